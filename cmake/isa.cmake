@@ -1,0 +1,6 @@
+# The one table from instruction set to compiler flags.
+set(BACKOPS_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(BACKOPS_ISA_FLAGS_avx512 ${BACKOPS_ISA_FLAGS_avx2}
+    -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+# GCC 12 takes the undefined vectors inside its own intrinsics for uses of uninitialised variables.
+list(APPEND BACKOPS_ISA_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)

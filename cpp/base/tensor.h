@@ -1,0 +1,36 @@
+// A view of somebody else's memory. Strides count bytes, because NumPy's may be no multiple of the
+// element size; they may be negative or zero.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/dtype.h"
+#include "base/export.h"
+
+namespace backops {
+
+constexpr int kMaxDims = 8;
+
+struct TensorView {
+  char* data;
+  DType dtype;
+  int ndim;
+  std::int64_t shape[kMaxDims];
+  std::int64_t stride_bytes[kMaxDims];
+};
+
+// The text people know from Python: (2, 3, 8, 8), (2,) or ().
+BACKOPS_API std::string shape_text(const std::int64_t* shape, int ndim);
+
+// Bytes of a dense tensor, or -1 where they do not fit 63 bits.
+BACKOPS_API std::int64_t dense_bytes(const std::int64_t* shape, int ndim, DType dtype);
+
+// Whether two views have an element's byte in common. Exact for every layout people build from
+// slices and permutations; a search that grows too long counts as an overlap.
+BACKOPS_API bool overlap(const TensorView& a, const TensorView& b);
+
+// Whether two different elements of one view have a byte in common; as careful as overlap().
+BACKOPS_API bool has_overlapping_elements(const TensorView& view);
+
+}  // namespace backops

@@ -1,0 +1,159 @@
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <mutex>
+#include <condition_variable>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+
+namespace backops {
+namespace {
+
+void pause() {
+#ifdef BACKOPS_X86
+  __builtin_ia32_pause();
+#endif
+}
+
+// Waiting awake for about this many pauses (some 10 to 20 microseconds) spares back-to-back calls
+// the wake-up; longer would take the core from the caller's own threads.
+constexpr int kSpins = 400;
+
+class Pool {
+ public:
+  static Pool& shared();
+
+  void run(int threads, Work work, void* context) noexcept {
+    std::unique_lock<std::mutex> one_job(job_, std::try_to_lock);
+    if (threads <= 1 || !one_job) return work(context, 0);
+    {
+      const std::lock_guard<std::mutex> lock(state_);
+      hire(threads - 1);
+      work_ = work;
+      context_ = context;
+      next_worker_ = 1;
+      open_ = threads - 1;
+      open_hint_.store(open_, std::memory_order_relaxed);
+    }
+    wake_.notify_all();
+    work(context, 0);
+    finish();
+  }
+
+ private:
+  void hire(int wanted) {
+    while (hired_ < wanted) {
+      try {
+        std::thread([this] { serve(); }).detach();
+      } catch (const std::system_error&) {
+        return;  // fewer workers: the caller does the rest
+      }
+      ++hired_;
+    }
+  }
+
+  // Workers that have not taken a place by now are not waited for.
+  void finish() {
+    std::unique_lock<std::mutex> lock(state_);
+    open_ = 0;
+    open_hint_.store(0, std::memory_order_relaxed);
+    for (int spin = 0; active_ > 0 && spin < kSpins; ++spin) {
+      lock.unlock();
+      for (int i = 0; i < 8; ++i) pause();
+      lock.lock();
+    }
+    done_.wait(lock, [this] { return active_ == 0; });
+  }
+
+  void serve() {
+    std::unique_lock<std::mutex> lock(state_);
+    for (;;) {
+      if (open_ == 0) {
+        lock.unlock();
+        for (int i = 0; i < kSpins && open_hint_.load(std::memory_order_relaxed) == 0; ++i) pause();
+        lock.lock();
+      }
+      wake_.wait(lock, [this] { return open_ > 0; });
+      --open_;
+      open_hint_.store(open_, std::memory_order_relaxed);
+      ++active_;
+      const int worker = next_worker_++;
+      const Work work = work_;
+      void* const context = context_;
+      lock.unlock();
+      work(context, worker);
+      lock.lock();
+      if (--active_ == 0) done_.notify_one();
+    }
+  }
+
+  std::mutex job_;    // held by the caller whose job runs
+  std::mutex state_;  // guards everything below
+  std::condition_variable wake_, done_;
+  Work work_ = nullptr;
+  void* context_ = nullptr;
+  int hired_ = 0;
+  int open_ = 0;    // places in the current job nobody has taken
+  int active_ = 0;  // workers inside the current job
+  int next_worker_ = 0;
+  std::atomic<int> open_hint_{0};  // copy of open_ that may be read without the lock
+};
+
+std::atomic<Pool*> g_pool{nullptr};
+
+Pool& Pool::shared() {
+  Pool* pool = g_pool.load(std::memory_order_acquire);
+  if (pool != nullptr) return *pool;
+  static std::mutex creation;
+  // A forked child has none of its parent's threads, and locks in an unknown state: it starts over.
+  static const int registered = pthread_atfork([] { creation.lock(); }, [] { creation.unlock(); },
+                                               [] {
+                                                 creation.unlock();
+                                                 g_pool.store(nullptr);
+                                               });
+  static_cast<void>(registered);
+  const std::lock_guard<std::mutex> lock(creation);
+  pool = g_pool.load();
+  if (pool == nullptr) {
+    // Never destroyed: its threads wait in it until the process is gone.
+    pool = new Pool;
+    g_pool.store(pool, std::memory_order_release);
+  }
+  return *pool;
+}
+
+}  // namespace
+
+int default_thread_count() {
+  const char* text = std::getenv("BACKOPS_NUM_THREADS");
+  if (text != nullptr && *text != '\0') {
+    char* end = nullptr;
+    errno = 0;
+    const long value = std::strtol(text, &end, 10);
+    if (*end != '\0' || errno != 0 || value < 1 || value > kMaxThreads) {
+      throw Error(ErrorKind::param, "BACKOPS_NUM_THREADS", "'" + std::string(text) + "'",
+                  "expected an integer from 1 to " + std::to_string(kMaxThreads));
+    }
+    return static_cast<int>(value);
+  }
+  cpu_set_t cpus;
+  const int count = sched_getaffinity(0, sizeof cpus, &cpus) == 0
+                        ? CPU_COUNT(&cpus)
+                        : static_cast<int>(std::thread::hardware_concurrency());
+  return count < 1 ? 1 : count > kMaxThreads ? kMaxThreads : count;
+}
+
+void run_parallel(int threads, Work work, void* context) noexcept {
+  if (threads <= 1) return work(context, 0);
+  Pool::shared().run(threads, work, context);
+}
+
+}  // namespace backops

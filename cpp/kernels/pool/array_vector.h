@@ -1,0 +1,94 @@
+// A vector of sums as an array of eight: the portable model of what a vector type offers to body.h.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/pool/scalar.h"
+
+namespace backops {
+namespace {
+
+template <class T>
+struct ArrayVector {
+  using Sum = T;
+  static constexpr int lanes = 8;
+  T lane[lanes];
+
+  static ArrayVector fill(T value) {
+    ArrayVector result;
+    for (int i = 0; i < lanes; ++i) result.lane[i] = value;
+    return result;
+  }
+
+  template <class E>
+  static ArrayVector load(const E* from) {
+    E elements[lanes];
+    std::memcpy(elements, from, sizeof elements);
+    ArrayVector result;
+    for (int i = 0; i < lanes; ++i) result.lane[i] = widen(elements[i]);
+    return result;
+  }
+
+  // The first `count` elements; the other lanes are 0.
+  template <class E>
+  static ArrayVector load_some(const E* from, int count) {
+    E elements[lanes] = {};
+    std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(E));
+    return load(elements);
+  }
+
+  template <class E>
+  void store(E* to) const {
+    store_some(to, lanes);
+  }
+
+  template <class E>
+  void store_some(E* to, int count) const {
+    E elements[lanes];
+    for (int i = 0; i < lanes; ++i) narrow(lane[i], &elements[i]);
+    std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(E));
+  }
+
+  ArrayVector operator+(const ArrayVector& other) const {
+    ArrayVector result;
+    for (int i = 0; i < lanes; ++i) result.lane[i] = lane[i] + other.lane[i];
+    return result;
+  }
+
+  ArrayVector operator*(const ArrayVector& other) const {
+    ArrayVector result;
+    for (int i = 0; i < lanes; ++i) result.lane[i] = lane[i] * other.lane[i];
+    return result;
+  }
+
+  // this + other in the lanes of `mask`, this in the others.
+  ArrayVector add_masked(const ArrayVector& other, std::uint32_t mask) const {
+    ArrayVector result;
+    for (int i = 0; i < lanes; ++i) {
+      result.lane[i] = (mask >> i & 1u) != 0 ? lane[i] + other.lane[i] : lane[i];
+    }
+    return result;
+  }
+
+  // Lane i is from[pattern[i]]. The three differ in how far a pattern may reach.
+  static ArrayVector gather(const T* from, const std::int32_t* pattern) {
+    ArrayVector result;
+    for (int i = 0; i < lanes; ++i) result.lane[i] = from[pattern[i]];
+    return result;
+  }
+  static ArrayVector permute_one(const T* from, const std::int32_t* pattern) {
+    return gather(from, pattern);
+  }
+  static ArrayVector permute_two(const T* from, const std::int32_t* pattern) {
+    return gather(from, pattern);
+  }
+
+  static void stream(void* to, const void* from, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+  }
+  static void stream_fence() {}
+};
+
+}  // namespace
+}  // namespace backops

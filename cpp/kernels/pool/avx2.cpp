@@ -1,0 +1,13 @@
+// AVX2 with F16C. Sums of float64 use the portable vector, compiled for this instruction set.
+#include "kernels/pool/array_vector.h"
+#include "kernels/pool/avx2_vector.h"
+#include "kernels/pool/body.h"
+
+namespace backops {
+
+BACKOPS_DEFINE_POOL_KERNELS(avx2, float32, float, Avx2Vector)
+BACKOPS_DEFINE_POOL_KERNELS(avx2, float16, Float16, Avx2Vector)
+BACKOPS_DEFINE_POOL_KERNELS(avx2, bfloat16, BFloat16, Avx2Vector)
+BACKOPS_DEFINE_POOL_KERNELS(avx2, float64, double, ArrayVector<double>)
+
+}  // namespace backops

@@ -1,0 +1,116 @@
+// Eight float32 sums in one register.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/pool/scalar.h"
+
+namespace backops {
+namespace {
+
+struct Avx2Vector {
+  using Sum = float;
+  static constexpr int lanes = 8;
+  __m256 value;
+
+  static __m256i lane_numbers() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
+  static __m256i first(int count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane_numbers());
+  }
+
+  static Avx2Vector fill(float x) { return {_mm256_set1_ps(x)}; }
+
+  static Avx2Vector load(const float* from) { return {_mm256_loadu_ps(from)}; }
+  static Avx2Vector load(const Float16* from) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+  }
+  static Avx2Vector load(const BFloat16* from) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
+  }
+
+  static Avx2Vector load_some(const float* from, int count) {
+    return {_mm256_maskload_ps(from, first(count))};
+  }
+  template <class E>
+  static Avx2Vector load_some(const E* from, int count) {
+    E elements[lanes] = {};
+    std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(E));
+    return load(elements);
+  }
+
+  void store(float* to) const { _mm256_storeu_ps(to, value); }
+  void store(Float16* to) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  void store(BFloat16* to) const {
+    const __m256i bits = _mm256_castps_si256(value);
+    const __m256i even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i bias = _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff));
+    const __m256i rounded = _mm256_add_epi32(bits, bias);
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
+    const __m256i words =
+        _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm_packus_epi32(_mm256_castsi256_si128(words),
+                                      _mm256_extracti128_si256(words, 1)));
+  }
+
+  void store_some(float* to, int count) const { _mm256_maskstore_ps(to, first(count), value); }
+  template <class E>
+  void store_some(E* to, int count) const {
+    E elements[lanes];
+    store(elements);
+    std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(E));
+  }
+
+  Avx2Vector operator+(Avx2Vector other) const { return {_mm256_add_ps(value, other.value)}; }
+  Avx2Vector operator*(Avx2Vector other) const { return {_mm256_mul_ps(value, other.value)}; }
+  Avx2Vector add_masked(Avx2Vector other, std::uint32_t mask) const {
+    const __m256i bit = _mm256_sllv_epi32(_mm256_set1_epi32(1), lane_numbers());
+    const __m256i chosen = _mm256_cmpeq_epi32(
+        _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(mask)), bit), bit);
+    const __m256 sum = _mm256_add_ps(value, other.value);
+    return {_mm256_blendv_ps(value, sum, _mm256_castsi256_ps(chosen))};
+  }
+
+  static __m256i load_pattern(const std::int32_t* pattern) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
+  }
+  static Avx2Vector permute_one(const float* from, const std::int32_t* pattern) {
+    return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(from), load_pattern(pattern))};
+  }
+  static Avx2Vector permute_two(const float* from, const std::int32_t* pattern) {
+    const __m256i index = load_pattern(pattern);
+    const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from), index);
+    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + lanes), index);
+    // Bit 3 of the index says which of the two; blendv looks at the sign.
+    return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)))};
+  }
+  static Avx2Vector gather(const float* from, const std::int32_t* pattern) {
+    return {_mm256_i32gather_ps(from, load_pattern(pattern), 4)};
+  }
+
+  static void stream(void* to, const void* from, std::size_t bytes) {
+    char* target = static_cast<char*>(to);
+    const char* source = static_cast<const char*>(from);
+    std::size_t head = (32 - reinterpret_cast<std::uintptr_t>(target) % 32) % 32;
+    if (head > bytes) head = bytes;
+    std::memcpy(target, source, head);
+    std::size_t at = head;
+    for (; at + 32 <= bytes; at += 32) {
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(target + at),
+                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + at)));
+    }
+    std::memcpy(target + at, source + at, bytes - at);
+  }
+  static void stream_fence() { _mm_sfence(); }
+};
+
+}  // namespace
+}  // namespace backops

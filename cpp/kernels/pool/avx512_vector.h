@@ -1,0 +1,112 @@
+// Sixteen float32 sums in one register.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/pool/scalar.h"
+
+namespace backops {
+namespace {
+
+struct Avx512Vector {
+  using Sum = float;
+  static constexpr int lanes = 16;
+  __m512 value;
+
+  static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
+
+  static Avx512Vector fill(float x) { return {_mm512_set1_ps(x)}; }
+
+  static Avx512Vector widen_bfloat16(__m256i bits) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+  }
+
+  static Avx512Vector load(const float* from) { return {_mm512_loadu_ps(from)}; }
+  static Avx512Vector load(const Float16* from) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
+  }
+  static Avx512Vector load(const BFloat16* from) {
+    return widen_bfloat16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+
+  static Avx512Vector load_some(const float* from, int count) {
+    return {_mm512_maskz_loadu_ps(first(count), from)};
+  }
+  static Avx512Vector load_some(const Float16* from, int count) {
+    return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), from))};
+  }
+  static Avx512Vector load_some(const BFloat16* from, int count) {
+    return widen_bfloat16(_mm256_maskz_loadu_epi16(first(count), from));
+  }
+
+  __m256i as_float16() const {
+    return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+
+  // Not vcvtneps2bf16, which turns subnormals into zero.
+  __m256i as_bfloat16() const {
+    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i bias = _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff));
+    const __m512i rounded = _mm512_add_epi32(bits, bias);
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    const __m512i quiet =
+        _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x00400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16));
+  }
+
+  void store(float* to) const { _mm512_storeu_ps(to, value); }
+  void store(Float16* to) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), as_float16());
+  }
+  void store(BFloat16* to) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), as_bfloat16());
+  }
+
+  void store_some(float* to, int count) const { _mm512_mask_storeu_ps(to, first(count), value); }
+  void store_some(Float16* to, int count) const {
+    _mm256_mask_storeu_epi16(to, first(count), as_float16());
+  }
+  void store_some(BFloat16* to, int count) const {
+    _mm256_mask_storeu_epi16(to, first(count), as_bfloat16());
+  }
+
+  Avx512Vector operator+(Avx512Vector other) const { return {_mm512_add_ps(value, other.value)}; }
+  Avx512Vector operator*(Avx512Vector other) const { return {_mm512_mul_ps(value, other.value)}; }
+  Avx512Vector add_masked(Avx512Vector other, std::uint32_t mask) const {
+    return {_mm512_mask_add_ps(value, static_cast<__mmask16>(mask), value, other.value)};
+  }
+
+  static __m512i load_pattern(const std::int32_t* pattern) { return _mm512_loadu_si512(pattern); }
+  static Avx512Vector permute_one(const float* from, const std::int32_t* pattern) {
+    return {_mm512_permutexvar_ps(load_pattern(pattern), _mm512_loadu_ps(from))};
+  }
+  static Avx512Vector permute_two(const float* from, const std::int32_t* pattern) {
+    return {_mm512_permutex2var_ps(_mm512_loadu_ps(from), load_pattern(pattern),
+                                   _mm512_loadu_ps(from + lanes))};
+  }
+  static Avx512Vector gather(const float* from, const std::int32_t* pattern) {
+    return {_mm512_i32gather_ps(load_pattern(pattern), from, 4)};
+  }
+
+  static void stream(void* to, const void* from, std::size_t bytes) {
+    char* target = static_cast<char*>(to);
+    const char* source = static_cast<const char*>(from);
+    std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(target) % 64) % 64;
+    if (head > bytes) head = bytes;
+    std::memcpy(target, source, head);
+    std::size_t at = head;
+    for (; at + 64 <= bytes; at += 64) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(target + at),
+                          _mm512_loadu_si512(source + at));
+    }
+    std::memcpy(target + at, source + at, bytes - at);
+  }
+  static void stream_fence() { _mm_sfence(); }
+};
+
+}  // namespace
+}  // namespace backops

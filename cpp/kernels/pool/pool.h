@@ -1,0 +1,108 @@
+// The passes that pooling backward is made of. Each works on rows inside one tile and knows nothing
+// of windows: a plan hands it runs of rows to add and tables of lanes to move.
+//
+// Every sum is taken in the same order by every instruction set, multiplication and addition are
+// never fused, so results are bitwise the same. All pointers may be unaligned. Rows are written
+// exactly: no byte beyond their last element changes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "base/isa.h"
+
+namespace backops {
+
+// Rows [first, first + count) are added; the sum goes to rows [target, target + repeat).
+struct Run {
+  std::int64_t first, count, target, repeat;
+};
+
+// Runs longer than this are summed from partial sums of blocks, three additions per row whatever
+// the run's length. Direct sums of 6 rows were as fast (k = 5 and 7, stride 1, 56 x 56).
+constexpr std::int64_t kLongestDirectRun = 6;
+
+// target row = column_weights * sum over a run of (weight * source row)
+struct CombineArgs {
+  std::int64_t planes;
+  const std::int64_t* source_offsets;  // bytes, one per plane
+  const std::int64_t* target_offsets;
+  const char* source;
+  char* target;
+  std::int64_t source_pitch_bytes, target_pitch_bytes;  // from row to row
+  const Run* runs;
+  std::int64_t run_count;
+  bool compact;              // sum r goes to row r alone, whatever its run says
+  double scale;              // weight of every row where weights is null
+  const void* weights;       // in the type of the sums, one per source row
+  const void* column_weights;  // in the type of the sums, one per column, or null
+  std::int64_t columns;
+  // For runs beyond kLongestDirectRun. Blocks are counted from row 0 of the whole axis, so that a
+  // sum does not depend on the tile it is taken in.
+  std::int64_t block;        // rows per block: the longest run of the axis
+  std::int64_t first_row;    // number, on the whole axis, of source row 0
+  std::int64_t axis_rows;    // rows of the whole axis
+  void* scratch;             // (block + 1) rows of sums, unused where runs are short
+};
+
+// Where the lanes of one target vector come from, for one term of its sum.
+struct SpreadTerm {
+  std::int32_t offset;    // element of the source row where lane 0's pattern starts
+  std::uint32_t pattern;  // row of SpreadTable::patterns
+  std::uint16_t level;    // sums of 2^level neighbours
+  std::uint16_t mask;     // lanes that have this term
+};
+
+enum class Reach : std::uint8_t { one_vector, two_vectors, anywhere };
+
+// `terms` entries per target vector, added in order.
+struct SpreadTable {
+  const SpreadTerm* terms;
+  std::int64_t terms_per_vector;
+  const std::int32_t* patterns;  // lanes entries each: distance of a lane's source from `offset`
+  Reach reach;                   // of the widest pattern
+};
+
+// target[w] = sum of the source elements that the table names. Source rows lie one after another,
+// one per run and plane; the row of run r goes to its targets.
+struct SpreadArgs {
+  std::int64_t planes;
+  const std::int64_t* target_offsets;
+  const char* source;
+  char* target;
+  std::int64_t source_pitch_bytes, target_pitch_bytes;
+  const Run* runs;
+  std::int64_t run_count;
+  std::int64_t columns;         // of the target
+  std::int64_t source_columns;  // readable elements of a source row
+  const SpreadTable* table;     // spread only
+  std::int64_t kernel;          // slide only: target[w] = source[w] + ... + source[w + kernel - 1]
+  int levels;                   // rows of partial sums to make: level l adds 2^l neighbours
+  void* scratch;                // levels rows of source_columns sums
+};
+
+// Slides over more elements than this are made of levels.
+constexpr std::int64_t kLongestDirectSlide = 8;
+
+struct PoolKernels {
+  const char* name;  // pool_<dtype>_<isa>
+  Isa isa;
+  DType dtype;
+  int lanes;                               // of a vector of sums
+  void (*combine_source)(const CombineArgs&);  // tensor elements in, sums out
+  void (*combine_sums)(const CombineArgs&);    // sums in, sums out
+  void (*combine_target)(const CombineArgs&);  // sums in, tensor elements out
+  void (*spread)(const SpreadArgs&);           // sums in, tensor elements out
+  void (*slide)(const SpreadArgs&);
+  void (*fill)(const SpreadArgs&);             // target[w] = source[0]
+  // Copies past the caches; finish with stream_fence.
+  void (*stream)(void* target, const void* source, std::size_t bytes);
+  void (*stream_fence)();
+  void (*round_to_float16)(float* values, std::int64_t count);
+};
+
+// The kernels of `isa`, or of the next lower one that was built.
+const PoolKernels& pool_kernels(Isa isa, DType dtype);
+
+}  // namespace backops

@@ -1,0 +1,180 @@
+#include "ops/pool_backward.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/pool_plan.h"
+
+namespace backops {
+namespace {
+
+AxisWindows windows_of(const PoolProblem& p, const std::int64_t* output_shape, int axis) {
+  const int dim = p.ndim - p.rank + axis;
+  const std::int64_t in = p.input_shape[dim], out = output_shape[dim];
+  if (p.adaptive) return AxisWindows::adaptive(in, out);
+  return AxisWindows::fixed(in, out, p.kernel_size[axis], p.stride[axis], p.padding[axis],
+                            p.count_include_pad);
+}
+
+// Windows in the order of the passes; fills Impl::dim.
+std::vector<AxisWindows> order_axes(const PoolProblem& p, const std::int64_t* output_shape,
+                                    int dim[kAxes]) {
+  std::vector<AxisWindows> axes(static_cast<std::size_t>(kAxes - p.rank), AxisWindows::identity(1));
+  std::fill(dim, dim + axes.size(), -1);
+  for (const bool trivial : {true, false}) {
+    for (int axis = 0; axis < p.rank; ++axis) {
+      const AxisWindows windows = windows_of(p, output_shape, axis);
+      if ((windows.in() == 1 && windows.out() == 1) != trivial) continue;
+      dim[axes.size()] = p.ndim - p.rank + axis;
+      axes.push_back(windows);
+    }
+  }
+  return axes;
+}
+
+Inner inner_of(const AxisWindows& columns) {
+  return columns.is_global() ? Inner::fill : columns.slides() ? Inner::slide : Inner::spread;
+}
+
+const char* name_of(Inner inner) {
+  switch (inner) {
+    case Inner::spread: return "spread";
+    case Inner::slide: return "slide";
+    case Inner::fill: return "fill";
+    default: return "lanes";
+  }
+}
+
+}  // namespace
+
+PoolPlan::Impl::Impl(const PoolProblem& asked, Isa isa) : problem(asked) {
+  check_pool_problem(problem, output_shape);
+  kernels = &pool_kernels(isa, problem.dtype);
+  axes = order_axes(problem, output_shape, dim);
+
+  const bool overridden = !problem.adaptive && problem.divisor_override != 0;
+  scale = overridden ? 1.0 / static_cast<double>(problem.divisor_override) : 1.0;
+  for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    weighted[axis] = !overridden && !axes[axis].has_one_divisor();
+    if (!overridden && !weighted[axis]) scale /= static_cast<double>(axes[axis].divisor(0));
+  }
+
+  const std::int64_t planes = batch() * channels();
+  by_rows.emplace(axes, inner_of(axes[kColumns]), planes, 1, weighted[kDepth], element_bytes(),
+                  sum_bytes());
+  kernel = kernels->name;
+  if (!by_rows->usable) {
+    by_rows.reset();
+    kernel += " plain";
+    return;
+  }
+  kernel += std::string(" ") + name_of(by_rows->inner);
+  if (by_rows->inner == Inner::spread) {
+    tables = SpreadTables(axes[kColumns], by_rows->tile[kColumns], kernels->lanes);
+  }
+  if (axes[kColumns].is_global()) {
+    std::int64_t columns = axes[kColumns].in();
+    folded_axes = 1;
+    std::vector<AxisWindows> rest = axes;
+    for (const std::size_t axis : {kRows, kDepth}) {
+      if (!axes[axis].is_global()) break;
+      columns *= axes[axis].in();
+      rest[axis] = AxisWindows::identity(1);
+      ++folded_axes;
+    }
+    rest[kColumns] = AxisWindows::adaptive(columns, 1);
+    folded.emplace(rest, Inner::fill, planes, 1, weighted[kDepth], element_bytes(), sum_bytes());
+    if (!folded->usable) folded.reset();
+  }
+  if (channels() > 1) {
+    by_lanes.emplace(axes, Inner::lanes, batch(), channels(), weighted[kDepth], element_bytes(),
+                     sum_bytes());
+    if (!by_lanes->usable) by_lanes.reset();
+  }
+}
+
+PoolPlan::PoolPlan(const PoolProblem& problem, Isa isa)
+    : impl_(std::make_unique<const Impl>(problem, isa)) {}
+PoolPlan::~PoolPlan() = default;
+
+const PoolProblem& PoolPlan::problem() const { return impl_->problem; }
+const std::int64_t* PoolPlan::output_shape() const { return impl_->output_shape; }
+const std::string& PoolPlan::kernel() const { return impl_->kernel; }
+
+std::size_t PoolPlan::workspace_bytes(int threads) const {
+  std::size_t most = 0;
+  for (const auto* geometry : {&impl_->by_rows, &impl_->folded, &impl_->by_lanes}) {
+    if (!geometry->has_value()) continue;
+    const std::int64_t users =
+        std::max<std::int64_t>(1, std::min<std::int64_t>(threads, (*geometry)->tasks));
+    most = std::max(most, (*geometry)->bytes * static_cast<std::size_t>(users));
+  }
+  return most == 0 ? 0 : most + 64;  // run() aligns what it gets
+}
+
+namespace {
+
+void check_dtype(const char* name, DType got, DType expected) {
+  if (got == expected) return;
+  throw Error(ErrorKind::dtype, name, name_of(got),
+              std::string("expected ") + name_of(expected) + " as planned");
+}
+
+}  // namespace
+
+void PoolPlan::check_grad_output(const TensorView& grad_output) const {
+  const PoolProblem& p = impl_->problem;
+  check_dtype("{grad_output}", grad_output.dtype, p.dtype);
+  const std::int64_t* const expected = impl_->output_shape;
+  if (grad_output.ndim == p.ndim &&
+      std::equal(expected, expected + p.ndim, grad_output.shape)) {
+    return;
+  }
+  const std::string input = "{input} " + shape_text(p.input_shape, p.ndim);
+  const std::string windows =
+      p.adaptive ? ""
+                 : " with {kernel_size} " + shape_text(p.kernel_size, p.rank) + ", {stride} " +
+                       shape_text(p.stride, p.rank) + ", {padding} " + shape_text(p.padding, p.rank);
+  throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
+              "but " + input + windows + " pools to " + shape_text(expected, p.ndim));
+}
+
+void PoolPlan::check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const {
+  const PoolProblem& p = impl_->problem;
+  check_dtype("{grad_input}", grad_input.dtype, p.dtype);
+  if (grad_input.ndim != p.ndim ||
+      !std::equal(p.input_shape, p.input_shape + p.ndim, grad_input.shape)) {
+    throw Error(ErrorKind::shape, "{grad_input}", shape_text(grad_input.shape, grad_input.ndim),
+                "expected the shape of {input}, " + shape_text(p.input_shape, p.ndim));
+  }
+  if (has_overlapping_elements(grad_input)) {
+    throw Error(ErrorKind::layout, "{grad_input}", "a tensor whose elements overlap",
+                "expected one memory location per element");
+  }
+  if (overlap(grad_input, grad_output)) {
+    throw Error(ErrorKind::layout, "{grad_input}", "in the same memory as {grad_output}",
+                "expected memory of its own");
+  }
+}
+
+PoolStrides strides_of(const PoolPlan::Impl& plan, const TensorView& view) {
+  PoolStrides strides{};
+  const int channel_dim = plan.problem.ndim - plan.problem.rank - 1;
+  strides.channel = view.stride_bytes[channel_dim];
+  strides.batch = plan.is_batched() ? view.stride_bytes[0] : 0;
+  for (int axis = 0; axis < kAxes; ++axis) {
+    strides.axis[axis] = plan.dim[axis] < 0 ? 0 : view.stride_bytes[plan.dim[axis]];
+  }
+  return strides;
+}
+
+void PoolPlan::run(const TensorView& grad_output, const TensorView& grad_input, void* workspace,
+                   int threads) const noexcept {
+  if (impl_->batch() == 0) return;
+  if (impl_->by_rows) {
+    return run_pool_tiles(*impl_, grad_output, grad_input, static_cast<char*>(workspace), threads);
+  }
+  run_pool_plain(*impl_, grad_output, grad_input, threads);
+}
+
+}  // namespace backops

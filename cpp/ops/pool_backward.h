@@ -1,0 +1,71 @@
+// Gradient of average pooling with respect to its input: fixed or adaptive windows, 1-D to 3-D.
+//
+//   PoolProblem  what is asked        (check_pool_problem says whether it is legal)
+//   PoolPlan     how it will be done  (immutable; any number of threads may run one plan at once)
+//   run          the work             (allocates nothing, throws nothing)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/export.h"
+#include "base/isa.h"
+#include "base/tensor.h"
+#include "ops/precision.h"
+
+namespace backops {
+
+constexpr int kMaxRank = 3;
+
+struct PoolProblem {
+  int rank = 2;  // number of pooled axes, the last ones
+  DType dtype = DType::float32;
+  Rounding rounding = Rounding::none;
+  int ndim = 4;  // rank + 1 (unbatched) or rank + 2
+  std::int64_t input_shape[kMaxDims] = {};
+
+  bool adaptive = false;
+  std::int64_t output_size[kMaxRank] = {};  // adaptive only
+
+  std::int64_t kernel_size[kMaxRank] = {};  // fixed windows only, from here on
+  std::int64_t stride[kMaxRank] = {};
+  std::int64_t padding[kMaxRank] = {};
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::int64_t divisor_override = 0;  // 0: none
+};
+
+class BACKOPS_API PoolPlan {
+ public:
+  // Throws Error for a problem that has no answer.
+  explicit PoolPlan(const PoolProblem& problem, Isa isa = active_isa());
+  ~PoolPlan();
+  PoolPlan(const PoolPlan&) = delete;
+  PoolPlan& operator=(const PoolPlan&) = delete;
+
+  const PoolProblem& problem() const;
+  const std::int64_t* output_shape() const;  // of grad_output; ndim as the problem's
+  const std::string& kernel() const;         // what will run, for people
+  std::size_t workspace_bytes(int threads) const;
+
+  // Throw Error unless the tensor fits the problem. `grad_input` is the tensor to be written.
+  void check_grad_output(const TensorView& grad_output) const;
+  void check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const;
+
+  // Both tensors have passed their checks; `workspace` has workspace_bytes(threads) bytes.
+  void run(const TensorView& grad_output, const TensorView& grad_input, void* workspace,
+           int threads) const noexcept;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<const Impl> impl_;
+};
+
+// Throws Error unless the problem is legal, and gives the shape of grad_output.
+BACKOPS_API void check_pool_problem(const PoolProblem& problem,
+                                    std::int64_t output_shape[kMaxDims]);
+
+}  // namespace backops

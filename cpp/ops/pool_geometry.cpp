@@ -1,0 +1,145 @@
+#include "ops/pool_geometry.h"
+
+#include <algorithm>
+
+#include "kernels/pool/pool.h"
+#include "ops/spread_table.h"
+
+namespace backops {
+namespace {
+
+// Elements of grad_input in a tile: 64 KB of float32 stay in the second-level cache together with
+// their sums, and keep the cost of starting a tile below one percent.
+constexpr std::int64_t kTileElements = 16384;
+constexpr std::int64_t kMaxTileRows = 2048;
+constexpr std::int64_t kMaxTileColumns = 8192;
+constexpr std::int64_t kMaxTilePlanes = 1024;
+constexpr std::size_t kMaxScratchBytes = 1000 * 1024;
+// Vector loads may read this far beyond the elements they use.
+constexpr std::size_t kSlackBytes = 256;
+constexpr std::size_t kAlignment = 64;
+
+std::int64_t share(std::int64_t used) { return std::max<std::int64_t>(1, kTileElements / used); }
+
+std::int64_t tiles_of(std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; }
+
+}  // namespace
+
+PoolGeometry::PoolGeometry(const std::vector<AxisWindows>& all_axes, Inner inner_kind,
+                           std::int64_t plane_count, std::int64_t lane_count,
+                           bool depth_is_weighted, std::size_t element_bytes,
+                           std::size_t sum_bytes)
+    : axes{all_axes[0], all_axes[1], all_axes[2]},
+      inner(inner_kind),
+      planes(plane_count),
+      lanes(lane_count) {
+  sums_depth = depth_is_weighted || !axes[kDepth].covers_every_index_once();
+  levels = 1;
+  const std::int64_t longest =
+      inner == Inner::slide ? slide_kernel() : axes[kColumns].longest_cover();
+  if (inner == Inner::slide && longest > kLongestDirectSlide) levels = levels_for(longest);
+  if (inner == Inner::spread && longest > kLongestDirectSpread) levels = levels_for(longest);
+  choose_tile();
+  do {
+    place_scratch(element_bytes, sum_bytes);
+    usable = bytes <= kMaxScratchBytes;
+  } while (!usable && shrink_tile());
+  count_tiles();
+}
+
+void PoolGeometry::choose_tile() {
+  const std::int64_t in[kAxes] = {axes[kDepth].in(), axes[kRows].in(), axes[kColumns].in()};
+  tile_lanes = std::min<std::int64_t>(lanes, kMaxTileColumns);
+  tile[kColumns] = std::min(in[kColumns], inner == Inner::lanes
+                                              ? std::min(share(tile_lanes), kMaxTileRows)
+                                              : kMaxTileColumns);
+  // Tiles that begin at a multiple of the stride share their tables.
+  const std::int64_t period = axes[kColumns].period();
+  if (period > 1 && period <= tile[kColumns] && tile[kColumns] < in[kColumns]) {
+    tile[kColumns] -= tile[kColumns] % period;
+  }
+  // Several times the longest cover, or most of a tile's work would be its neighbours' too.
+  std::int64_t used = tile[kColumns] * tile_lanes;
+  tile[kRows] = std::min(in[kRows], std::max(share(used), 4 * axes[kRows].longest_cover()));
+  tile[kRows] = std::min(tile[kRows], kMaxTileRows);
+  used *= tile[kRows];
+  tile[kDepth] = std::min(in[kDepth], std::max(share(used), 4 * axes[kDepth].longest_cover()));
+  tile[kDepth] = std::min(tile[kDepth], kMaxTileRows);
+  used *= tile[kDepth];
+  tile_planes = std::min({std::max<std::int64_t>(planes, 1), share(used), kMaxTilePlanes});
+}
+
+// Takes half of what costs least to cut; false when nothing is left to cut.
+bool PoolGeometry::shrink_tile() {
+  for (std::int64_t* size :
+       {&tile_planes, &tile[kDepth], &tile[kRows], &tile[kColumns], &tile_lanes}) {
+    if (*size == 1) continue;
+    *size = (*size + 1) / 2;
+    return true;
+  }
+  return false;
+}
+
+void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_bytes) {
+  bytes = 0;
+  // Counts may be absurd (a window of 2^60 elements): they are summed as floating point numbers
+  // first, and clamped far above the limit.
+  const auto place = [this](Scratch& scratch, double count, std::size_t each) {
+    scratch.offset = bytes;
+    const double wanted = count * static_cast<double>(each) + kSlackBytes;
+    const double most = 1e12;
+    scratch.bytes = static_cast<std::size_t>(std::min(wanted, most));
+    bytes += (scratch.bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  for (int axis = 0; axis < kAxes; ++axis) source[axis] = axes[axis].covers_of(tile[axis]);
+  const double plane_count = static_cast<double>(tile_planes);
+  const double depth = static_cast<double>(tile[kDepth]), rows = static_cast<double>(tile[kRows]);
+  const double columns = static_cast<double>(tile[kColumns]);
+  const double source_depth = static_cast<double>(source[kDepth]);
+  const double source_rows = static_cast<double>(source[kRows]);
+  const double row_elements =
+      static_cast<double>(source[kColumns]) * static_cast<double>(tile_lanes);
+  const double row_sum_elements =
+      static_cast<double>(row_sum_columns(tile[kColumns], source[kColumns]));
+
+  const double offsets = std::max({plane_count, source_rows, rows});
+  place(plane_sources, plane_count, sizeof(std::int64_t));
+  place(plane_targets, plane_count, sizeof(std::int64_t));
+  place(plane_images, plane_count, sizeof(std::int64_t));
+  place(from, offsets, sizeof(std::int64_t));
+  place(to, offsets, sizeof(std::int64_t));
+  for (int axis = 0; axis < kAxes; ++axis) {
+    const bool has_runs = axis != kColumns || inner == Inner::lanes;
+    place(runs[axis], has_runs ? static_cast<double>(tile[axis]) : 0, sizeof(Run));
+    place(weights[axis], static_cast<double>(source[axis]), sum_bytes);
+  }
+  place(packed, plane_count * source_depth * source_rows * row_elements, element_bytes);
+  place(depth_sums, sums_depth ? plane_count * depth * source_rows * row_elements : 0, sum_bytes);
+  place(row_sums, plane_count * rows * row_sum_elements, sum_bytes);
+  double partial_elements = static_cast<double>(levels - 1) * row_sum_elements;
+  for (const int axis : {kDepth, kRows}) {
+    const std::int64_t longest = axes[axis].longest_cover();
+    if (longest <= kLongestDirectRun) continue;
+    partial_elements =
+        std::max(partial_elements, (static_cast<double>(longest) + 1) * row_elements);
+  }
+  if (inner == Inner::lanes && axes[kColumns].longest_cover() > kLongestDirectRun) {
+    partial_elements =
+        std::max(partial_elements, (static_cast<double>(axes[kColumns].longest_cover()) + 1) *
+                                       static_cast<double>(tile_lanes));
+  }
+  place(partial, partial_elements, sum_bytes);
+  place(image, plane_count * rows * columns * static_cast<double>(tile_lanes), element_bytes);
+}
+
+void PoolGeometry::count_tiles() {
+  plane_tiles = tiles_of(planes, tile_planes);
+  lane_tiles = tiles_of(lanes, tile_lanes);
+  tasks = plane_tiles * lane_tiles;
+  for (int axis = 0; axis < kAxes; ++axis) {
+    axis_tiles[axis] = tiles_of(axes[axis].in(), tile[axis]);
+    tasks *= axis_tiles[axis];
+  }
+}
+
+}  // namespace backops

@@ -1,0 +1,69 @@
+// How a pooling problem is cut into tiles, and what scratch memory a tile needs. Depends on shapes
+// only; never on the number of threads, so neither do results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ops/windows.h"
+
+namespace backops {
+
+enum Axis { kDepth, kRows, kColumns, kAxes };
+
+// What the last axis needs: see PoolKernels.
+enum class Inner : std::uint8_t {
+  spread,  // any windows along contiguous columns
+  slide,   // stride 1 along contiguous columns
+  fill,    // one window over all columns
+  lanes    // columns are rows of contiguous channels
+};
+
+// A scratch buffer's place in a thread's workspace.
+struct Scratch {
+  std::size_t offset = 0, bytes = 0;
+};
+
+struct PoolGeometry {
+  AxisWindows axes[kAxes];
+  Inner inner;
+  std::int64_t planes;  // that share nothing: batch, or batch times channels
+  std::int64_t lanes;   // channels side by side in memory (Inner::lanes), otherwise 1
+  bool sums_depth;      // depth needs a pass of its own
+  bool usable;          // false: some window is too long for any tile
+
+  // Sizes of a whole tile, of grad_input and (at most) of the grad_output it needs.
+  std::int64_t tile_planes, tile_lanes, tile[kAxes], source[kAxes];
+  std::int64_t plane_tiles, lane_tiles, axis_tiles[kAxes], tasks;
+  int levels;
+
+  Scratch plane_sources, plane_targets;  // offsets of planes in the tensors
+  Scratch plane_images;                  // and in the image
+  Scratch from, to;                      // offsets for one pass: of planes or rows
+  Scratch runs[kAxes], weights[kAxes];
+  Scratch packed;      // grad_output of the tile, dense, in its own dtype
+  Scratch depth_sums;  // after the depth pass
+  Scratch row_sums;    // after the row pass
+  Scratch partial;     // partial sums of long runs, or levels
+  Scratch image;       // grad_input of the tile, dense, in its own dtype
+  std::size_t bytes;   // of all of these
+
+  PoolGeometry(const std::vector<AxisWindows>& axes, Inner inner, std::int64_t planes,
+               std::int64_t lanes, bool depth_is_weighted, std::size_t element_bytes,
+               std::size_t sum_bytes);
+
+  // Elements of one row of sums, for `columns` of the tile.
+  std::int64_t row_sum_columns(std::int64_t columns, std::int64_t source_columns) const {
+    return inner == Inner::slide ? columns + slide_kernel() - 1 : source_columns * tile_lanes;
+  }
+  std::int64_t slide_kernel() const { return axes[kColumns].slide_kernel(); }
+
+ private:
+  void choose_tile();
+  void place_scratch(std::size_t element_bytes, std::size_t sum_bytes);
+  bool shrink_tile();
+  void count_tiles();
+};
+
+}  // namespace backops

@@ -1,0 +1,59 @@
+// What a PoolPlan holds. Shared by the files that make it and run it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/pool/pool.h"
+#include "ops/pool_backward.h"
+#include "ops/pool_geometry.h"
+#include "ops/spread_table.h"
+
+namespace backops {
+
+struct PoolPlan::Impl {
+  Impl(const PoolProblem& problem, Isa isa);
+
+  PoolProblem problem;
+  std::int64_t output_shape[kMaxDims];
+  const PoolKernels* kernels;
+  std::string kernel;
+
+  // The pooled axes in the order the passes take them. Axes of size 1 come first, so that the last
+  // pass always has the longest rows there are.
+  int dim[kAxes];       // axis of the tensors, or -1 for one added to make three
+  bool weighted[kAxes]; // windows along it have different divisors
+  double scale;         // product of all weights that are the same for all windows
+
+  // The same problem for each kind of memory layout; which one runs is seen from the strides.
+  std::optional<PoolGeometry> by_rows;    // columns contiguous, and every layout without a better
+  std::optional<PoolGeometry> folded;     // grad_input contiguous under windows that cover it all
+  std::optional<PoolGeometry> by_lanes;   // channels contiguous
+  int folded_axes = 0;                    // how many of the last axes are folded into one
+  SpreadTables tables;                    // for by_rows
+  std::vector<AxisWindows> axes;          // in the order of the passes
+
+  bool is_batched() const { return problem.ndim == problem.rank + 2; }
+  std::int64_t batch() const { return is_batched() ? problem.input_shape[0] : 1; }
+  std::int64_t channels() const { return problem.input_shape[problem.ndim - problem.rank - 1]; }
+  std::size_t element_bytes() const { return size_of(problem.dtype); }
+  std::size_t sum_bytes() const {
+    return problem.dtype == DType::float64 ? sizeof(double) : sizeof(float);
+  }
+};
+
+// Runs a plan whose windows fit no tile, element by element and without scratch memory.
+void run_pool_plain(const PoolPlan::Impl& plan, const TensorView& grad_output,
+                    const TensorView& grad_input, int threads) noexcept;
+
+void run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& grad_output,
+                    const TensorView& grad_input, char* workspace, int threads) noexcept;
+
+// Strides of a tensor by the plan's axes.
+struct PoolStrides {
+  std::int64_t batch, channel, axis[kAxes];
+};
+PoolStrides strides_of(const PoolPlan::Impl& plan, const TensorView& view);
+
+}  // namespace backops

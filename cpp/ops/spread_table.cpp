@@ -1,0 +1,112 @@
+#include "ops/spread_table.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace backops {
+
+int levels_for(std::int64_t longest) {
+  int levels = 1;
+  while ((longest >> levels) != 0) ++levels;
+  return levels;
+}
+
+// Covers of the lanes of one vector, counted from the first output of the tile.
+struct SpreadTables::LaneCovers {
+  std::vector<std::int64_t> first, count;
+};
+
+SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes)
+    : lanes_(lanes) {
+  const std::int64_t longest = axis.longest_cover();
+  if (longest > kLongestDirectSpread) levels_ = levels_for(longest);
+  terms_per_vector_ = levels_ > 1 ? levels_ : std::max<std::int64_t>(1, longest);
+  const bool may_share = axis.period() > 0 && tile_columns % axis.period() == 0;
+  std::int32_t shared = -1;
+  for (std::int64_t begin = 0; begin < axis.in(); begin += tile_columns) {
+    const std::int64_t end = std::min(axis.in(), begin + tile_columns);
+    const bool inside = may_share && end - begin == tile_columns && axis.is_inside(begin, end);
+    if (!inside || shared < 0) {
+      entries_.push_back(build(axis, begin, end));
+      if (inside) shared = static_cast<std::int32_t>(entries_.size()) - 1;
+    }
+    entry_of_tile_.push_back(inside ? shared : static_cast<std::int32_t>(entries_.size()) - 1);
+  }
+  pattern_numbers_.clear();
+}
+
+SpreadTable SpreadTables::table(std::int64_t tile) const {
+  const Entry& entry = entries_[static_cast<std::size_t>(
+      entry_of_tile_[static_cast<std::size_t>(tile)])];
+  return {terms_.data() + entry.first_term, terms_per_vector_, patterns_.data(), entry.reach};
+}
+
+SpreadTables::Entry SpreadTables::build(const AxisWindows& axis, std::int64_t begin,
+                                        std::int64_t end) {
+  Entry entry{terms_.size(), Reach::one_vector};
+  AxisWindows::Covers covers(axis, begin);
+  const std::int64_t origin = covers.get().first;
+  const std::size_t lane_count = static_cast<std::size_t>(lanes_);
+  for (std::int64_t at = begin; at < end; at += lanes_) {
+    LaneCovers lanes{std::vector<std::int64_t>(lane_count), std::vector<std::int64_t>(lane_count)};
+    for (std::int64_t i = at; i < std::min(end, at + lanes_); ++i, covers.next()) {
+      const Cover cover = covers.get();
+      lanes.first[static_cast<std::size_t>(i - at)] = cover.first - origin;
+      lanes.count[static_cast<std::size_t>(i - at)] = cover.last - cover.first;
+    }
+    add_vector(lanes, entry.reach);
+  }
+  return entry;
+}
+
+void SpreadTables::add_vector(const LaneCovers& lanes, Reach& reach) {
+  std::vector<std::int64_t> position = lanes.first;
+  for (std::int64_t t = 0; t < terms_per_vector_; ++t) {
+    const int level = levels_ > 1 ? levels_ - 1 - static_cast<int>(t) : 0;
+    std::uint32_t mask = 0;
+    for (std::size_t lane = 0; lane < position.size(); ++lane) {
+      const std::int64_t count = lanes.count[lane];
+      const bool has_term = levels_ > 1 ? (count >> level & 1) != 0 : t < count;
+      if (has_term) mask |= 1u << lane;
+    }
+    add_term(position, mask, level, reach);
+    for (std::size_t lane = 0; lane < position.size(); ++lane) {
+      if ((mask >> lane & 1u) != 0) position[lane] += std::int64_t{1} << level;
+    }
+  }
+}
+
+void SpreadTables::add_term(const std::vector<std::int64_t>& positions, std::uint32_t mask,
+                            int level, Reach& reach) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = 0;
+  for (std::size_t lane = 0; lane < positions.size(); ++lane) {
+    if ((mask >> lane & 1u) == 0) continue;
+    least = std::min(least, positions[lane]);
+    most = std::max(most, positions[lane]);
+  }
+  if (mask == 0) least = most = 0;
+  std::vector<std::int32_t> pattern(positions.size(), 0);
+  for (std::size_t lane = 0; lane < positions.size(); ++lane) {
+    if ((mask >> lane & 1u) != 0) {
+      pattern[lane] = static_cast<std::int32_t>(positions[lane] - least);
+    }
+  }
+  const std::int64_t span = most - least;
+  const Reach needed = span < lanes_       ? Reach::one_vector
+                       : span < 2 * lanes_ ? Reach::two_vectors
+                                           : Reach::anywhere;
+  reach = std::max(reach, needed);
+  terms_.push_back({static_cast<std::int32_t>(least), pattern_number(pattern),
+                    static_cast<std::uint16_t>(level), static_cast<std::uint16_t>(mask)});
+}
+
+std::uint32_t SpreadTables::pattern_number(const std::vector<std::int32_t>& pattern) {
+  const auto found = pattern_numbers_.find(pattern);
+  if (found != pattern_numbers_.end()) return found->second;
+  const auto number = static_cast<std::uint32_t>(pattern_numbers_.size());
+  patterns_.insert(patterns_.end(), pattern.begin(), pattern.end());
+  pattern_numbers_.emplace(pattern, number);
+  return number;
+}
+
+}  // namespace backops

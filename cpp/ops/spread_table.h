@@ -1,0 +1,54 @@
+// Tables for the spread kernel: for each vector of neighbouring input indices, where on the row of
+// outputs its lanes find the terms of their sums.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "kernels/pool/pool.h"
+#include "ops/windows.h"
+
+namespace backops {
+
+// Covers longer than this are summed by their binary digits: a digit of value 2^l is one element of
+// level l (sums of 2^l neighbours). Shorter ones are summed one by one.
+constexpr std::int64_t kLongestDirectSpread = 8;
+
+class SpreadTables {
+ public:
+  SpreadTables() = default;
+  // One table for each tile of `tile_columns` indices, shared between tiles whose covers are the
+  // same but for a shift. Offsets count from the first output the tile needs.
+  SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes);
+
+  SpreadTable table(std::int64_t tile) const;
+  int levels() const { return levels_; }
+
+ private:
+  struct Entry {
+    std::size_t first_term;
+    Reach reach;
+  };
+  struct LaneCovers;
+
+  Entry build(const AxisWindows& axis, std::int64_t begin, std::int64_t end);
+  void add_vector(const LaneCovers& lanes, Reach& reach);
+  void add_term(const std::vector<std::int64_t>& positions, std::uint32_t mask, int level,
+                Reach& reach);
+  std::uint32_t pattern_number(const std::vector<std::int32_t>& pattern);
+
+  int lanes_ = 0;
+  int levels_ = 1;
+  std::int64_t terms_per_vector_ = 0;
+  std::vector<SpreadTerm> terms_;
+  std::vector<std::int32_t> patterns_;
+  std::map<std::vector<std::int32_t>, std::uint32_t> pattern_numbers_;
+  std::vector<Entry> entries_;
+  std::vector<std::int32_t> entry_of_tile_;
+};
+
+// Levels needed to sum runs of `longest` neighbours by their binary digits.
+int levels_for(std::int64_t longest);
+
+}  // namespace backops

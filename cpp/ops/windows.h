@@ -1,0 +1,103 @@
+// Pooling along one axis: which outputs cover an input index, and what each output divides by.
+// Fixed and adaptive pooling differ only in here; the divisor rule lives only in here.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace backops {
+
+// floor((step * i + offset) / divisor) for a running i, without a division per step.
+class FloorLine {
+ public:
+  FloorLine(std::int64_t step, std::int64_t offset, std::int64_t divisor, std::int64_t i);
+  std::int64_t value() const { return value_; }
+  void next() {
+    value_ += whole_step_;
+    rest_ += rest_step_;
+    if (rest_ >= divisor_) {
+      rest_ -= divisor_;
+      ++value_;
+    }
+  }
+
+ private:
+  std::int64_t divisor_, whole_step_, rest_step_, value_, rest_;
+};
+
+// Outputs [first, last) cover an input index; both ends never fall as the index grows.
+struct Cover {
+  std::int64_t first, last;
+  bool operator==(const Cover& other) const { return first == other.first && last == other.last; }
+};
+
+class AxisWindows {
+ public:
+  static AxisWindows fixed(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                           std::int64_t stride, std::int64_t padding, bool count_include_pad);
+  static AxisWindows adaptive(std::int64_t in, std::int64_t out);
+  static AxisWindows identity(std::int64_t size) { return adaptive(size, size); }
+
+  std::int64_t in() const { return in_; }
+  std::int64_t out() const { return out_; }
+
+  // What output `o` divides by along this axis.
+  std::int64_t divisor(std::int64_t o) const;
+  bool has_one_divisor() const { return one_divisor_; }
+
+  // 1 / divisor for the outputs [begin, end), times `scale`.
+  template <class T>
+  void weights(std::int64_t begin, std::int64_t end, double scale, T* result) const;
+
+  Cover cover(std::int64_t i) const { return Covers(*this, i).get(); }
+
+  // Longest cover of any input index.
+  std::int64_t longest_cover() const { return longest_; }
+  bool covers_every_index_once() const { return once_; }
+  // One output over every index: the gradient is constant along the axis.
+  bool is_global() const { return out_ == 1 && once_; }
+  // Stride 1: index i is covered by the outputs from i - slide_lead() on, as far as they exist.
+  bool slides() const { return slides_; }
+  std::int64_t slide_lead() const { return kernel_ - 1 - padding_; }
+  std::int64_t slide_kernel() const { return kernel_; }
+
+  // Most outputs that cover some of `count` neighbouring input indices.
+  std::int64_t covers_of(std::int64_t count) const;
+
+  // Whether the covers of [begin, begin + stride * n) repeat further along with a shift.
+  std::int64_t period() const { return adaptive_ ? 0 : stride_; }
+  bool is_inside(std::int64_t begin, std::int64_t end) const;
+
+  // Covers of i, i + 1, ... in turn.
+  class Covers {
+   public:
+    Covers(const AxisWindows& axis, std::int64_t i);
+    Cover get() const;
+    void next() {
+      first_.next();
+      last_.next();
+    }
+
+   private:
+    std::int64_t out_;
+    FloorLine first_, last_;
+    std::int64_t fixed_;  // fixed windows: both lines count from 1
+  };
+
+ private:
+  AxisWindows(std::int64_t in, std::int64_t out, bool adaptive, std::int64_t kernel,
+              std::int64_t stride, std::int64_t padding, bool count_include_pad);
+  void find_edges();
+
+  std::int64_t in_, out_;
+  bool adaptive_;
+  std::int64_t kernel_, stride_, padding_;
+  bool count_include_pad_;
+  bool one_divisor_ = true, once_ = false, slides_ = false;
+  std::int64_t longest_ = 0;
+  // Outputs in [plain_begin_, plain_end_) have windows that touch no border.
+  std::int64_t plain_begin_ = 0, plain_end_ = 0;
+  std::vector<double> adaptive_weights_;
+};
+
+}  // namespace backops
