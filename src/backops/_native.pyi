@@ -1,0 +1,52 @@
+from typing import Any
+
+__version__: str
+
+def read_environment() -> None: ...
+def isa() -> str: ...
+def set_num_threads(n: int) -> None: ...
+def get_num_threads() -> int: ...
+def set_deterministic(flag: bool) -> None: ...
+def fill_and_copy(
+    target: int, target_bytes: int, source: int, source_bytes: int, threads: int, /
+) -> None: ...
+def avg_pool_backward(
+    function: str,
+    rank: int,
+    grad_output: Any,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor_override: Any,
+    precision: Any,
+    out: Any,
+) -> Any: ...
+def adaptive_avg_pool_backward(
+    function: str, rank: int, grad_output: Any, input: Any, out: Any
+) -> Any: ...
+def plan_avg_pool(
+    function: str,
+    rank: int,
+    input_shape: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor_override: Any,
+    precision: Any,
+    dtype: Any,
+) -> PoolPlan: ...
+def plan_adaptive_avg_pool(
+    function: str, rank: int, input_shape: Any, output_size: Any, dtype: Any
+) -> PoolPlan: ...
+
+class PoolPlan:
+    @property
+    def workspace_size(self) -> int: ...
+    @property
+    def kernel(self) -> str: ...
+    def __call__(self, grad_output: Any, out: Any = ..., workspace: Any = ...) -> Any: ...

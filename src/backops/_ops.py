@@ -1,0 +1,161 @@
+"""The operator functions. Each makes a plan, or finds it in a bounded cache, and runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from backops import _native
+
+Axes: TypeAlias = int | Sequence[int]
+
+# Arrays are typed as Any: NumPy, PyTorch, JAX and every other library that speaks DLPack.
+
+
+def avg_pool1d_backward(
+    grad_output: Any,
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    out: Any = None,
+) -> Any:
+    """Gradient of 1-D average pooling with respect to its input.
+
+    >>> import numpy as np, backops
+    >>> backops.avg_pool1d_backward(np.ones((1, 1, 2), np.float32), (1, 1, 4), 2)[0, 0]
+    array([0.5, 0.5, 0.5, 0.5], dtype=float32)
+
+    Arguments, result and errors are those of :func:`avg_pool2d_backward`, for one axis.
+    """
+    return _native.avg_pool_backward(
+        "avg_pool1d_backward", 1, grad_output, input, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, out,
+    )  # fmt: skip
+
+
+def avg_pool2d_backward(
+    grad_output: Any,
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    out: Any = None,
+) -> Any:
+    """Gradient of 2-D average pooling with respect to its input.
+
+    >>> import numpy as np, backops
+    >>> backops.avg_pool2d_backward(np.ones((1, 1, 2, 2), np.float32), (1, 1, 4, 4), 2)[0, 0, 0]
+    array([0.25, 0.25, 0.25, 0.25], dtype=float32)
+
+    Arguments:
+        grad_output: gradient of the pooled tensor, ``(N, C, H_out, W_out)`` or without ``N``. A
+            NumPy, PyTorch or JAX array, or any other that speaks DLPack, on the CPU, of any strides;
+            float16, bfloat16, float32 or float64.
+        input: the forward input, or its shape: nothing else of it is used.
+        kernel_size, stride, padding: an int, or a sequence of one or two ints, in elements.
+            ``stride=None`` means ``kernel_size``; padding is at most half of the kernel.
+        ceil_mode: round the output size up, so that a last, shorter window may be there.
+        count_include_pad: padding counts in the divisor of the windows it reaches into.
+        divisor_override: divide every window by this instead of its size; None or 0: do not.
+        precision: what float32 operands are rounded to first: "keep" (nothing), "fp16", "hf32",
+            or "allow_fp32_down" (HF32 for float32, nothing for others).
+        out: an array to write to and return, of any strides, instead of a new one. It must not
+            share memory with ``grad_output``.
+
+    Returns the gradient, in the array type and dtype of ``grad_output``.
+
+    Raises DTypeError, ShapeError, ParamError or LayoutError before anything is written.
+    """
+    return _native.avg_pool_backward(
+        "avg_pool2d_backward", 2, grad_output, input, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, out,
+    )  # fmt: skip
+
+
+def avg_pool3d_backward(
+    grad_output: Any,
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    out: Any = None,
+) -> Any:
+    """Gradient of 3-D average pooling with respect to its input.
+
+    >>> import numpy as np, backops
+    >>> backops.avg_pool3d_backward(np.ones((1, 1, 1, 1, 2), np.float32), (1, 1, 2, 2, 4), 2)[0, 0, 0, 0]
+    array([0.125, 0.125, 0.125, 0.125], dtype=float32)
+
+    Arguments, result and errors are those of :func:`avg_pool2d_backward`, for three axes.
+    """
+    return _native.avg_pool_backward(
+        "avg_pool3d_backward", 3, grad_output, input, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, out,
+    )  # fmt: skip
+
+
+def adaptive_avg_pool1d_backward(grad_output: Any, input: Any, *, out: Any = None) -> Any:
+    """Gradient of 1-D adaptive average pooling with respect to its input.
+
+    >>> import numpy as np, backops
+    >>> backops.adaptive_avg_pool1d_backward(np.ones((1, 1, 2)), (1, 1, 4))[0, 0]
+    array([0.5, 0.5, 0.5, 0.5])
+
+    Arguments, result and errors are those of :func:`adaptive_avg_pool2d_backward`, for one axis.
+    """
+    return _native.adaptive_avg_pool_backward(
+        "adaptive_avg_pool1d_backward", 1, grad_output, input, out
+    )
+
+
+def adaptive_avg_pool2d_backward(grad_output: Any, input: Any, *, out: Any = None) -> Any:
+    """Gradient of 2-D adaptive average pooling with respect to its input.
+
+    >>> import numpy as np, backops
+    >>> backops.adaptive_avg_pool2d_backward(np.ones((1, 1, 1, 2)), (1, 1, 2, 4))[0, 0, 0]
+    array([0.25, 0.25, 0.25, 0.25])
+
+    Arguments:
+        grad_output: gradient of the pooled tensor, ``(N, C, H_out, W_out)`` or without ``N``; its
+            sizes are the output sizes of the forward operator.
+        input: the forward input, or its shape: nothing else of it is used.
+        out: an array to write to and return, of any strides, instead of a new one. It must not
+            share memory with ``grad_output``.
+
+    Returns the gradient, in the array type and dtype of ``grad_output``.
+
+    Raises DTypeError, ShapeError or LayoutError before anything is written.
+    """
+    return _native.adaptive_avg_pool_backward(
+        "adaptive_avg_pool2d_backward", 2, grad_output, input, out
+    )
+
+
+def adaptive_avg_pool3d_backward(grad_output: Any, input: Any, *, out: Any = None) -> Any:
+    """Gradient of 3-D adaptive average pooling with respect to its input.
+
+    >>> import numpy as np, backops
+    >>> backops.adaptive_avg_pool3d_backward(np.ones((1, 1, 1, 1, 2)), (1, 1, 2, 2, 4))[0, 0, 0, 0]
+    array([0.125, 0.125, 0.125, 0.125])
+
+    Arguments, result and errors are those of :func:`adaptive_avg_pool2d_backward`, for three axes.
+    """
+    return _native.adaptive_avg_pool_backward(
+        "adaptive_avg_pool3d_backward", 3, grad_output, input, out
+    )

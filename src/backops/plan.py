@@ -1,0 +1,121 @@
+"""Plans: everything that depends on shapes only, decided once and run many times.
+
+>>> import numpy as np, backops
+>>> plan = backops.plan.avg_pool2d_backward((8, 64, 56, 56), 2)
+>>> workspace = np.empty(plan.workspace_size, np.uint8)
+>>> out = np.empty((8, 64, 56, 56), np.float32)
+>>> plan(np.ones((8, 64, 28, 28), np.float32), out=out, workspace=workspace) is out
+True
+
+A plan is immutable and may be run by many threads at once. ``plan.kernel`` names what will run;
+``plan.workspace_size`` is in bytes. With ``out`` and ``workspace`` given, running allocates nothing.
+A plan uses at most the number of threads that was set when it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backops import _native
+from backops._native import PoolPlan
+from backops._ops import Axes
+
+__all__ = [
+    "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d_backward",
+    "adaptive_avg_pool3d_backward",
+    "avg_pool1d_backward",
+    "avg_pool2d_backward",
+    "avg_pool3d_backward",
+]
+
+
+def _dtype_name(dtype: Any) -> str:
+    """The plain name of "float32", numpy.float32, numpy.dtype("float32") or torch.float32."""
+    name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or str(dtype)
+    return name.rpartition(".")[2]
+
+
+def avg_pool1d_backward(
+    input_shape: Sequence[int],
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> PoolPlan:
+    """Plan of :func:`backops.avg_pool1d_backward`, called as ``plan(grad_output)``."""
+    return _native.plan_avg_pool(
+        "plan.avg_pool1d_backward", 1, input_shape, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
+    )  # fmt: skip
+
+
+def avg_pool2d_backward(
+    input_shape: Sequence[int],
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> PoolPlan:
+    """Plan of :func:`backops.avg_pool2d_backward`, called as ``plan(grad_output)``."""
+    return _native.plan_avg_pool(
+        "plan.avg_pool2d_backward", 2, input_shape, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
+    )  # fmt: skip
+
+
+def avg_pool3d_backward(
+    input_shape: Sequence[int],
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> PoolPlan:
+    """Plan of :func:`backops.avg_pool3d_backward`, called as ``plan(grad_output)``."""
+    return _native.plan_avg_pool(
+        "plan.avg_pool3d_backward", 3, input_shape, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
+    )  # fmt: skip
+
+
+def adaptive_avg_pool1d_backward(
+    input_shape: Sequence[int], output_size: Axes, *, dtype: Any = "float32"
+) -> PoolPlan:
+    """Plan of :func:`backops.adaptive_avg_pool1d_backward`, called as ``plan(grad_output)``."""
+    return _native.plan_adaptive_avg_pool(
+        "plan.adaptive_avg_pool1d_backward", 1, input_shape, output_size, _dtype_name(dtype)
+    )
+
+
+def adaptive_avg_pool2d_backward(
+    input_shape: Sequence[int], output_size: Axes, *, dtype: Any = "float32"
+) -> PoolPlan:
+    """Plan of :func:`backops.adaptive_avg_pool2d_backward`, called as ``plan(grad_output)``."""
+    return _native.plan_adaptive_avg_pool(
+        "plan.adaptive_avg_pool2d_backward", 2, input_shape, output_size, _dtype_name(dtype)
+    )
+
+
+def adaptive_avg_pool3d_backward(
+    input_shape: Sequence[int], output_size: Axes, *, dtype: Any = "float32"
+) -> PoolPlan:
+    """Plan of :func:`backops.adaptive_avg_pool3d_backward`, called as ``plan(grad_output)``."""
+    return _native.plan_adaptive_avg_pool(
+        "plan.adaptive_avg_pool3d_backward", 3, input_shape, output_size, _dtype_name(dtype)
+    )
