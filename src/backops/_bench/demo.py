@@ -1,0 +1,156 @@
+"""Every operator on model-sized tensors: how fast, and how far from the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+import backops
+import backops.reference
+from backops._bench import CommandError
+from backops._bench.pool import Problem, format_seconds, parse_problem
+from backops._bench.timing import Budget, fastest
+
+DTYPES: dict[str, Any] = {
+    "float64": np.float64,
+    "float32": np.float32,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float16": np.float16,
+}
+PROBLEMS = tuple(
+    map(
+        parse_problem,
+        (
+            "sequence         avg_pool1d           64x128x1024    k4s2p1",
+            "resnet_stem      avg_pool2d           32x64x112x112  k3s2p1",
+            "video            avg_pool3d           4x32x16x56x56  k3s2p1",
+            "sequence_to_48   adaptive_avg_pool1d  64x128x1000    to48",
+            "vgg_head         adaptive_avg_pool2d  32x512x20x20   to7x7",
+            "video_to_5x7x9   adaptive_avg_pool3d  8x64x17x29x31  to5x7x9",
+        ),
+    )
+)
+# Positive gradients cannot cancel, so even float32 sums stay within a few ulps: more is a bug.
+MAX_ULPS = 16.0
+COLUMNS = "{operator:<30} {shape:<19} {window:<8} {dtype:<9} {time:>10} {rate:>7} {ulps:>6}"
+
+
+@dataclass(frozen=True)
+class Row:
+    problem: Problem
+    dtype: str
+    seconds: float
+    moved_bytes: int
+    ulps: float
+
+
+def run(*, quick: bool) -> None:
+    """Prints the table, row by row; raises CommandError if a result is far from the reference."""
+    print(f"backops {backops.__version__}, {backops.get_num_threads()} threads")
+    print("time: fastest of several calls. GB/s: grad_output read plus grad_input written.")
+    print("ulps: largest error in units in the last place of the result's dtype, against")
+    print("backops.reference (float64) on the first, the middle and the last plane of each tensor;")
+    print("gradients are drawn from [0.5, 1.5).")
+    print()
+    print(
+        COLUMNS.format(
+            operator="operator",
+            shape="input shape",
+            window="window",
+            dtype="dtype",
+            time="time",
+            rate="GB/s",
+            ulps="ulps",
+        )
+    )
+    worst = 0.0
+    for row in rows(quick=quick):
+        print(format_row(row), flush=True)
+        # A NaN error must not pass as a small one.
+        worst = row.ulps if np.isnan(row.ulps) else max(worst, row.ulps)
+        if not worst <= MAX_ULPS:
+            raise CommandError(f"{row.problem.operator}_backward: {worst:g} ulps off the reference")
+    print(f"\nlargest error: {worst:.2f} ulps")
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    budget = Budget(seconds=0.0, rounds=1) if quick else Budget(seconds=0.2, rounds=3)
+    for problem in PROBLEMS:
+        for dtype in DTYPES:
+            yield measure(batch_of_one(problem) if quick else problem, dtype, budget)
+
+
+def batch_of_one(problem: Problem) -> Problem:
+    return replace(problem, input_shape=(1, *problem.input_shape[1:]))
+
+
+def measure(problem: Problem, dtype: str, budget: Budget) -> Row:
+    grad_output = random_gradient(problem.output_shape, dtype)
+    grad_input = np.zeros(problem.input_shape, DTYPES[dtype])
+    call = partial(
+        getattr(backops, f"{problem.operator}_backward"),
+        grad_output,
+        problem.input_shape,
+        *problem.operator_arguments,
+        out=grad_input,
+    )
+    return Row(
+        problem=problem,
+        dtype=dtype,
+        seconds=fastest({"ours": call}, budget).seconds["ours"],
+        moved_bytes=grad_output.nbytes + grad_input.nbytes,
+        ulps=largest_error_ulps(problem, grad_output, grad_input),
+    )
+
+
+def random_gradient(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    uniform = np.random.default_rng(0).random(shape, np.float32)
+    return np.add(uniform, np.float32(0.5), out=uniform).astype(DTYPES[dtype])
+
+
+def largest_error_ulps(
+    problem: Problem, grad_output: NDArray[Any], grad_input: NDArray[Any]
+) -> float:
+    """Largest error on a few planes: planes are independent, so leaving out the rest is exact."""
+    actual = some_planes(grad_input).astype(np.float64)
+    expected = getattr(backops.reference, f"{problem.operator}_backward")(
+        some_planes(grad_output).astype(np.float64), actual.shape, *problem.operator_arguments
+    )
+    error: np.float64 = np.max(np.abs(actual - expected) / ulp(expected, grad_input.dtype))
+    return float(error)
+
+
+def some_planes(array: NDArray[Any]) -> NDArray[Any]:
+    """The first, the middle and the last (n, c) plane, as one unbatched array."""
+    planes = array.reshape(-1, *array.shape[2:])
+    return planes[[0, len(planes) // 2, -1]]
+
+
+def ulp(values: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    """Distance between neighbours of `dtype` at these values."""
+    finfo: Any = ml_dtypes.finfo  # has no type annotations
+    info = finfo(dtype)
+    _, exponents = np.frexp(values)  # a value in [1, 2) has exponent 1
+    spacing: NDArray[np.float64] = np.ldexp(
+        1.0, np.maximum(exponents - 1, info.minexp) - info.nmant
+    )
+    return spacing
+
+
+def format_row(row: Row) -> str:
+    problem = row.problem
+    return COLUMNS.format(
+        operator=f"{problem.operator}_backward",
+        shape="({})".format(",".join(map(str, problem.input_shape))),
+        window=problem.window,
+        dtype=row.dtype,
+        time=format_seconds(row.seconds),
+        rate=f"{row.moved_bytes / row.seconds / 1e9:.1f}",
+        ulps=f"{row.ulps:.2f}",
+    )
