@@ -9,8 +9,12 @@ namespace backops {
 namespace {
 
 // Elements of grad_input in a tile: 64 KB of float32 stay in the second-level cache together with
-// their sums, and keep the cost of starting a tile below one percent.
+// what they are made of, and keep the cost of starting a tile below two percent.
 constexpr std::int64_t kTileElements = 16384;
+// Sums of one step: 12 KB of float32 stay in the first-level cache between the two passes.
+constexpr std::int64_t kStepElements = 3072;
+constexpr std::int64_t kRowAlignment = 16;  // elements; no vector of sums has more lanes
+constexpr std::int64_t kLevelElements = 2048;  // the same for the levels of a slide or spread
 constexpr std::int64_t kMaxTileRows = 2048;
 constexpr std::int64_t kMaxTileColumns = 8192;
 constexpr std::int64_t kMaxTilePlanes = 1024;
@@ -22,6 +26,12 @@ constexpr std::size_t kAlignment = 64;
 std::int64_t share(std::int64_t used) { return std::max<std::int64_t>(1, kTileElements / used); }
 
 std::int64_t tiles_of(std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; }
+
+// `size` cut into equal pieces of about `wanted`, at least `least`.
+std::int64_t even_piece(std::int64_t size, std::int64_t wanted, std::int64_t least) {
+  const std::int64_t piece = std::min(std::max(wanted, least), kMaxTileRows);
+  return size <= piece + piece / 2 ? size : tiles_of(size, tiles_of(size, piece));
+}
 
 }  // namespace
 
@@ -60,13 +70,34 @@ void PoolGeometry::choose_tile() {
   }
   // Several times the longest cover, or most of a tile's work would be its neighbours' too.
   std::int64_t used = tile[kColumns] * tile_lanes;
-  tile[kRows] = std::min(in[kRows], std::max(share(used), 4 * axes[kRows].longest_cover()));
-  tile[kRows] = std::min(tile[kRows], kMaxTileRows);
+  tile[kRows] = even_piece(in[kRows], share(used), 4 * axes[kRows].longest_cover());
   used *= tile[kRows];
-  tile[kDepth] = std::min(in[kDepth], std::max(share(used), 4 * axes[kDepth].longest_cover()));
-  tile[kDepth] = std::min(tile[kDepth], kMaxTileRows);
+  tile[kDepth] = even_piece(in[kDepth], share(used), 4 * axes[kDepth].longest_cover());
   used *= tile[kDepth];
   tile_planes = std::min({std::max<std::int64_t>(planes, 1), share(used), kMaxTilePlanes});
+}
+
+std::int64_t PoolGeometry::sum_row_columns(std::int64_t target_columns,
+                                           std::int64_t source_elements) const {
+  if (inner != Inner::slide) return source_elements;
+  const std::int64_t used = target_columns + slide_kernel() - 1;
+  if (used == source_elements) return used;
+  return (used + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+}
+
+void PoolGeometry::choose_step() {
+  const std::int64_t longest_row = sum_row_columns(tile[kColumns], source[kColumns] * tile_lanes);
+  const std::int64_t row =
+      std::max<std::int64_t>(1, std::min<std::int64_t>(kStepElements, longest_row));
+  level_rows = std::max<std::int64_t>(1, kLevelElements / row);
+  // Partial sums of long runs are kept within a step: it holds the rows of two blocks.
+  const std::int64_t longest = axes[kRows].longest_cover();
+  const std::int64_t least = longest > kLongestDirectRun ? 2 * longest : 1;
+  step_rows = std::min(tile[kRows], std::max(least, kStepElements / row));
+  step_planes = step_rows < tile[kRows]
+                    ? 1
+                    : std::max<std::int64_t>(
+                          1, std::min(tile_planes, kStepElements / (row * step_rows)));
 }
 
 // Takes half of what costs least to cut; false when nothing is left to cut.
@@ -92,6 +123,7 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
     bytes += (scratch.bytes + kAlignment - 1) / kAlignment * kAlignment;
   };
   for (int axis = 0; axis < kAxes; ++axis) source[axis] = axes[axis].covers_of(tile[axis]);
+  choose_step();
   const double plane_count = static_cast<double>(tile_planes);
   const double depth = static_cast<double>(tile[kDepth]), rows = static_cast<double>(tile[kRows]);
   const double columns = static_cast<double>(tile[kColumns]);
@@ -99,8 +131,8 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
   const double source_rows = static_cast<double>(source[kRows]);
   const double row_elements =
       static_cast<double>(source[kColumns]) * static_cast<double>(tile_lanes);
-  const double row_sum_elements =
-      static_cast<double>(row_sum_columns(tile[kColumns], source[kColumns]));
+  const std::int64_t longest_row = sum_row_columns(tile[kColumns], source[kColumns] * tile_lanes);
+  const double row_sum_elements = static_cast<double>(longest_row);
 
   const double offsets = std::max({plane_count, source_rows, rows});
   place(plane_sources, plane_count, sizeof(std::int64_t));
@@ -115,8 +147,11 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
   }
   place(packed, plane_count * source_depth * source_rows * row_elements, element_bytes);
   place(depth_sums, sums_depth ? plane_count * depth * source_rows * row_elements : 0, sum_bytes);
-  place(row_sums, plane_count * rows * row_sum_elements, sum_bytes);
-  double partial_elements = static_cast<double>(levels - 1) * row_sum_elements;
+  place(row_sums, static_cast<double>(step_planes * step_rows) * row_sum_elements, sum_bytes);
+  double partial_elements = static_cast<double>(levels - 1) *
+                            (static_cast<double>(level_rows) * row_sum_elements + kRowAlignment);
+  level_pitch = std::min<std::int64_t>(level_rows * longest_row, std::int64_t{1} << 40);
+  level_pitch = (level_pitch + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
   for (const int axis : {kDepth, kRows}) {
     const std::int64_t longest = axes[axis].longest_cover();
     if (longest <= kLongestDirectRun) continue;

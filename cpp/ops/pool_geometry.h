@@ -35,8 +35,10 @@ struct PoolGeometry {
 
   // Sizes of a whole tile, of grad_input and (at most) of the grad_output it needs.
   std::int64_t tile_planes, tile_lanes, tile[kAxes], source[kAxes];
+  std::int64_t step_planes, step_rows;  // that the row and column passes take at once
   std::int64_t plane_tiles, lane_tiles, axis_tiles[kAxes], tasks;
   int levels;
+  std::int64_t level_rows, level_pitch;  // see SpreadArgs
 
   Scratch plane_sources, plane_targets;  // offsets of planes in the tensors
   Scratch plane_images;                  // and in the image
@@ -53,14 +55,13 @@ struct PoolGeometry {
                std::int64_t lanes, bool depth_is_weighted, std::size_t element_bytes,
                std::size_t sum_bytes);
 
-  // Elements of one row of sums, for `columns` of the tile.
-  std::int64_t row_sum_columns(std::int64_t columns, std::int64_t source_columns) const {
-    return inner == Inner::slide ? columns + slide_kernel() - 1 : source_columns * tile_lanes;
-  }
+  // Elements of one row of sums; for slides there are zeros around the outputs.
+  std::int64_t sum_row_columns(std::int64_t target_columns, std::int64_t source_elements) const;
   std::int64_t slide_kernel() const { return axes[kColumns].slide_kernel(); }
 
  private:
   void choose_tile();
+  void choose_step();
   void place_scratch(std::size_t element_bytes, std::size_t sum_bytes);
   bool shrink_tile();
   void count_tiles();

@@ -78,6 +78,13 @@ bool can_stream(const PoolGeometry& g, const PoolStrides& target, std::int64_t e
   return (rows_join ? row_bytes * g.tile[kRows] : row_bytes) >= kShortestStream;
 }
 
+// What the row and column passes do at once: so few rows that their sums stay in the first-level
+// cache between the two.
+struct Step {
+  std::int64_t first_plane, planes;
+  std::int64_t first_run, runs;  // of rows
+};
+
 // Everything one thread does. `scratch` is its part of the workspace.
 class TileWorker {
  public:
@@ -104,14 +111,15 @@ class TileWorker {
   void pack();
   void round(std::int64_t elements) const;
   void sum_depth();
-  void sum_rows(std::int64_t depth_run);
-  void join_rows(CombineArgs& args, const Run& whole) const;
   void zero_margins();
-  void write_columns(char* target, const std::int64_t* plane_targets, std::int64_t row_pitch);
-  void write_lanes(char* target, const std::int64_t* plane_targets, std::int64_t row_pitch,
-                   std::int64_t column_pitch);
-  void write_plane(const Run& depth_run);
-  void repeat_plane(const Run& depth_run);
+  void prepare_passes();
+  std::int64_t runs_of_step(std::int64_t first_run) const;
+  void sum_rows(const Step& step);
+  bool join_rows(const Step& step, CombineArgs& args) const;
+  void write_columns(const Step& step);
+  void write_lanes(const Step& step);
+  void write_depth(std::int64_t source_depth, const Run& depth_run);
+  void repeat_depth(const Run& depth_run);
   void copy_image(std::int64_t depth);
   void stream_image(char* target, const char* image) const;
   CombineArgs combine_args(int axis) const;
@@ -123,7 +131,8 @@ class TileWorker {
 
   std::int64_t target_origin(std::int64_t depth) const {
     return (begin_[kDepth] + depth) * b_.target.axis[kDepth] +
-           begin_[kRows] * b_.target.axis[kRows] + begin_[kColumns] * b_.target.axis[kColumns];
+           begin_[kRows] * b_.target.axis[kRows] + begin_[kColumns] * b_.target.axis[kColumns] +
+           (b_.is_lanes() ? lane_begin_ * b_.target.channel : 0);
   }
   std::int64_t image_plane_bytes() const {
     return size_[kRows] * size_[kColumns] * lane_count_ * b_.element_bytes;
@@ -145,8 +154,18 @@ class TileWorker {
   const char* source_;
   std::int64_t depth_pitch_, row_pitch_, row_elements_;
 
-  std::int64_t sum_pitch_ = 0;            // bytes from one row of sums to the next
-  std::int64_t margins_ready_for_ = -1;   // column tile whose margins are zero already
+  std::int64_t margin_ = 0;              // zeros before the outputs of a row of sums
+  std::int64_t sum_pitch_ = 0;           // bytes from one row of sums to the next
+  std::int64_t margins_ready_for_ = -1;  // column tile whose margins are zero already
+  bool rows_may_join_ = false;                // rows may join, see join_rows
+
+  // The passes over rows and columns, but for what a step sets.
+  CombineArgs row_pass_{}, lane_pass_{};
+  SpreadArgs column_pass_{};
+  SpreadTable table_{};
+  char* target_ = nullptr;  // grad_input or the image, at the depth at hand
+  const std::int64_t* target_planes_ = nullptr;
+  std::int64_t target_row_pitch_ = 0;
 };
 
 void TileWorker::run(std::int64_t task) {
@@ -155,10 +174,10 @@ void TileWorker::run(std::int64_t task) {
   if (b_.pack) pack();
   if (g_.sums_depth) sum_depth();
   const Run* const runs = at<Run>(g_.runs[kDepth]);
+  prepare_passes();
   for (std::int64_t r = 0; r < run_count_[kDepth]; ++r) {
-    sum_rows(g_.sums_depth ? r : runs[r].first);
-    write_plane(runs[r]);
-    repeat_plane(runs[r]);
+    write_depth(g_.sums_depth ? r : runs[r].first, runs[r]);
+    repeat_depth(runs[r]);
   }
 }
 
@@ -178,9 +197,11 @@ void TileWorker::locate(std::int64_t task) {
   plane_begin_ = task * g_.tile_planes;
   plane_count_ = std::min(g_.tile_planes, g_.planes - plane_begin_);
   row_elements_ = source_size_[kColumns] * lane_count_;
-  const std::int64_t sums =
-      g_.inner == Inner::slide ? size_[kColumns] + g_.slide_kernel() - 1 : row_elements_;
-  sum_pitch_ = sums * sum_bytes_;
+  margin_ = 0;
+  if (g_.inner == Inner::slide) {
+    margin_ = source_begin_[kColumns] - (begin_[kColumns] - g_.axes[kColumns].slide_lead());
+  }
+  sum_pitch_ = g_.sum_row_columns(size_[kColumns], row_elements_) * sum_bytes_;
   zero_margins();
 }
 
@@ -237,6 +258,8 @@ void TileWorker::locate_planes() {
       ++batch;
     }
   }
+  std::int64_t* const images = at<std::int64_t>(g_.plane_images);
+  for (std::int64_t p = 0; p < plane_count_; ++p) images[p] = p * image_plane_bytes();
   source_ = b_.grad_output.data;
   for (int axis = 0; axis < kAxes; ++axis) source_ += source_begin_[axis] * b_.source.axis[axis];
   if (b_.is_lanes()) source_ += lane_begin_ * b_.source.channel;
@@ -325,125 +348,157 @@ void TileWorker::sum_depth() {
 void TileWorker::zero_margins() {
   if (g_.inner != Inner::slide || margins_ready_for_ == tile_[kColumns]) return;
   margins_ready_for_ = tile_[kColumns];
-  const std::int64_t rows = g_.tile_planes * g_.tile[kRows];
+  const std::int64_t rows = g_.step_planes * g_.step_rows;
   std::memset(at<char>(g_.row_sums), 0, static_cast<std::size_t>(rows * sum_pitch_));
 }
 
-// One run per row of sums, in order; `depth_run` counts depth_pitch_ steps.
-void TileWorker::sum_rows(std::int64_t depth_run) {
+// What all steps of a tile have in common.
+void TileWorker::prepare_passes() {
+  row_pass_ = combine_args(kRows);
+  row_pass_.source_pitch_bytes = row_pitch_;
+  row_pass_.target = at<char>(g_.row_sums) + margin_ * sum_bytes_;
+  row_pass_.target_pitch_bytes = sum_pitch_;
+  row_pass_.compact = true;
+  row_pass_.columns = row_elements_;
+  const std::int64_t source_bytes = g_.sums_depth ? sum_bytes_ : b_.element_bytes;
+  rows_may_join_ = g_.axes[kRows].covers_every_index_once() && !b_.plan.weighted[kRows] &&
+              (b_.is_lanes() || !b_.plan.weighted[kColumns]) &&
+              sum_pitch_ == row_elements_ * sum_bytes_ &&
+              (run_count_[kRows] == 1 || row_pitch_ == row_elements_ * source_bytes);
+
+  const std::int64_t image_column = lane_count_ * b_.element_bytes;
+  target_row_pitch_ = b_.direct ? b_.target.axis[kRows] : size_[kColumns] * image_column;
+  if (b_.is_lanes()) {
+    lane_pass_ = combine_args(kColumns);
+    lane_pass_.source_pitch_bytes = lane_count_ * sum_bytes_;
+    lane_pass_.target_pitch_bytes = b_.direct ? b_.target.axis[kColumns] : image_column;
+    lane_pass_.columns = lane_count_;
+    return;
+  }
+  if (b_.plan.weighted[kColumns]) row_pass_.column_weights = at<void>(g_.weights[kColumns]);
+  column_pass_.source = at<char>(g_.row_sums);
+  column_pass_.source_pitch_bytes = sum_pitch_;
+  column_pass_.target_pitch_bytes = target_row_pitch_;
+  column_pass_.columns = size_[kColumns];
+  column_pass_.source_columns = sum_pitch_ / sum_bytes_;
+  column_pass_.levels = g_.levels;
+  column_pass_.level_rows = g_.level_rows;
+  column_pass_.level_pitch = g_.level_pitch;
+  column_pass_.scratch = at<void>(g_.partial);
+  column_pass_.kernel = g_.inner == Inner::slide ? g_.slide_kernel() : 0;
+  if (g_.inner == Inner::spread) table_ = b_.plan.tables.table(tile_[kColumns]);
+  column_pass_.table = &table_;
+}
+
+// Rows and columns of one depth of the tile; `source_depth` counts depth_pitch_ steps.
+void TileWorker::write_depth(std::int64_t source_depth, const Run& depth_run) {
+  row_pass_.source = source_ + source_depth * depth_pitch_;
+  if (b_.direct) {
+    target_ = b_.grad_input.data + target_origin(depth_run.target);
+    target_planes_ = at<std::int64_t>(g_.plane_targets);
+  } else {
+    target_ = at<char>(g_.image);
+    target_planes_ = at<std::int64_t>(g_.plane_images);
+  }
+  Step step{};
+  for (; step.first_plane < plane_count_; step.first_plane += g_.step_planes) {
+    step.planes = std::min(g_.step_planes, plane_count_ - step.first_plane);
+    for (step.first_run = 0; step.first_run < run_count_[kRows]; step.first_run += step.runs) {
+      step.runs = runs_of_step(step.first_run);
+      sum_rows(step);
+      b_.is_lanes() ? write_lanes(step) : write_columns(step);
+    }
+  }
+}
+
+// As many as fit. Long runs end a step with a block, so that no partial sum is needed twice.
+std::int64_t TileWorker::runs_of_step(std::int64_t first_run) const {
+  const std::int64_t count = std::min(g_.step_rows, run_count_[kRows] - first_run);
+  const std::int64_t block = g_.axes[kRows].longest_cover();
+  if (block <= kLongestDirectRun || first_run + count == run_count_[kRows]) return count;
+  const Run* const runs = at<Run>(g_.runs[kRows]);
+  const auto block_of = [&](std::int64_t r) {
+    return (runs[r].first + source_begin_[kRows]) / block;
+  };
+  for (std::int64_t shorter = count; shorter > 0; --shorter) {
+    if (block_of(first_run + shorter) != block_of(first_run + shorter - 1)) return shorter;
+  }
+  return count;
+}
+
+// Leaves one row of sums per run and plane, one after the other.
+void TileWorker::sum_rows(const Step& step) {
+  CombineArgs& args = row_pass_;
+  args.source_offsets = at<std::int64_t>(g_.plane_sources) + step.first_plane;
+  const auto combine = g_.sums_depth ? kernels_.combine_sums : kernels_.combine_source;
+  if (rows_may_join_) {
+    CombineArgs joined = args;
+    if (join_rows(step, joined)) return combine(joined);
+  }
   std::int64_t* const to = at<std::int64_t>(g_.to);
-  CombineArgs args = combine_args(kRows);
-  args.source = source_ + depth_run * depth_pitch_;
-  args.source_offsets = at<std::int64_t>(g_.plane_sources);
-  args.source_pitch_bytes = row_pitch_;
-  args.target = at<char>(g_.row_sums);
-  args.target_pitch_bytes = sum_pitch_;
-  args.compact = true;
-  args.planes = plane_count_;
-  args.columns = row_elements_;
-  if (g_.inner == Inner::slide) {
-    const std::int64_t margin =
-        source_begin_[kColumns] - (begin_[kColumns] - g_.axes[kColumns].slide_lead());
-    args.target += margin * sum_bytes_;
-  }
-  if (b_.plan.weighted[kColumns] && !b_.is_lanes()) {
-    args.column_weights = at<void>(g_.weights[kColumns]);
-  }
-  const Run whole{0, 1, 0, 1};
-  join_rows(args, whole);
-  for (std::int64_t p = 0; p < args.planes; ++p) to[p] = p * run_count_[kRows] * sum_pitch_;
-  (g_.sums_depth ? kernels_.combine_sums : kernels_.combine_source)(args);
+  for (std::int64_t p = 0; p < step.planes; ++p) to[p] = p * step.runs * sum_pitch_;
+  args.planes = step.planes;
+  args.runs = at<Run>(g_.runs[kRows]) + step.first_run;
+  args.run_count = step.runs;
+  combine(args);
 }
 
 // Where each row is used once and unchanged but for a factor, rows and planes that follow each
 // other are one long row.
-void TileWorker::join_rows(CombineArgs& args, const Run& whole) const {
+bool TileWorker::join_rows(const Step& step, CombineArgs& args) const {
+  static constexpr Run kWhole{0, 1, 0, 1};
+  at<std::int64_t>(g_.to)[0] = 0;
   const std::int64_t element_bytes = g_.sums_depth ? sum_bytes_ : b_.element_bytes;
-  const bool rows_follow = run_count_[kRows] == 1 || row_pitch_ == row_elements_ * element_bytes;
-  if (!g_.axes[kRows].covers_every_index_once() || !rows_follow ||
-      sum_pitch_ != row_elements_ * sum_bytes_ || args.weights || args.column_weights) {
-    return;
-  }
-  args.runs = &whole;
-  args.columns *= run_count_[kRows];
-  args.run_count = 1;
+  args.columns = row_elements_ * step.runs;
   const std::int64_t plane_bytes = args.columns * element_bytes;
-  for (std::int64_t p = 1; p < plane_count_; ++p) {
-    if (args.source_offsets[p] - args.source_offsets[p - 1] != plane_bytes) return;
+  for (std::int64_t p = 1; p < step.planes; ++p) {
+    if (args.source_offsets[p] - args.source_offsets[p - 1] != plane_bytes) return false;
   }
-  args.columns *= plane_count_;
+  args.source += at<Run>(g_.runs[kRows])[step.first_run].first * row_pitch_;
+  args.columns *= step.planes;
   args.planes = 1;
+  args.runs = &kWhole;
+  args.run_count = 1;
+  return true;
 }
 
-void TileWorker::write_plane(const Run& depth_run) {
-  if (b_.direct) {
-    char* const target = b_.grad_input.data + target_origin(depth_run.target) +
-                         (b_.is_lanes() ? lane_begin_ * b_.target.channel : 0);
-    const std::int64_t* const planes = at<std::int64_t>(g_.plane_targets);
-    if (b_.is_lanes()) {
-      return write_lanes(target, planes, b_.target.axis[kRows], b_.target.axis[kColumns]);
-    }
-    return write_columns(target, planes, b_.target.axis[kRows]);
-  }
-  char* const image = at<char>(g_.image);
-  const std::int64_t column = lane_count_ * b_.element_bytes, row = size_[kColumns] * column;
-  std::int64_t* const planes = at<std::int64_t>(g_.plane_images);
-  for (std::int64_t p = 0; p < plane_count_; ++p) planes[p] = p * image_plane_bytes();
-  if (b_.is_lanes()) return write_lanes(image, planes, row, column);
-  write_columns(image, planes, row);
-}
-
-void TileWorker::write_columns(char* target, const std::int64_t* plane_targets,
-                               std::int64_t row_pitch) {
-  SpreadArgs args{};
-  args.planes = plane_count_;
-  args.target_offsets = plane_targets;
-  args.source = at<char>(g_.row_sums);
-  args.target = target;
-  args.source_pitch_bytes = sum_pitch_;
-  args.target_pitch_bytes = row_pitch;
-  args.runs = at<Run>(g_.runs[kRows]);
-  args.run_count = run_count_[kRows];
-  args.columns = size_[kColumns];
-  args.source_columns = sum_pitch_ / sum_bytes_;
-  args.levels = g_.levels;
-  args.scratch = at<void>(g_.partial);
+void TileWorker::write_columns(const Step& step) {
+  SpreadArgs& args = column_pass_;
+  args.target = target_;
+  args.target_offsets = target_planes_ + step.first_plane;
+  args.planes = step.planes;
+  args.runs = at<Run>(g_.runs[kRows]) + step.first_run;
+  args.run_count = step.runs;
   switch (g_.inner) {
     case Inner::fill: return kernels_.fill(args);
-    case Inner::slide: args.kernel = g_.slide_kernel(); return kernels_.slide(args);
-    default: break;
+    case Inner::slide: return kernels_.slide(args);
+    default: return kernels_.spread(args);
   }
-  const SpreadTable table = b_.plan.tables.table(tile_[kColumns]);
-  args.table = &table;
-  kernels_.spread(args);
 }
 
 // Sums along columns, then copies rows that repeat.
-void TileWorker::write_lanes(char* target, const std::int64_t* plane_targets,
-                             std::int64_t row_pitch, std::int64_t column_pitch) {
-  const Run* const row_runs = at<Run>(g_.runs[kRows]);
+void TileWorker::write_lanes(const Step& step) {
+  const Run* const row_runs = at<Run>(g_.runs[kRows]) + step.first_run;
   std::int64_t* const from = at<std::int64_t>(g_.from);
   std::int64_t* const to = at<std::int64_t>(g_.to);
-  CombineArgs args = combine_args(kColumns);
-  args.source_pitch_bytes = lane_count_ * sum_bytes_;
-  args.target_pitch_bytes = column_pitch;
-  args.planes = run_count_[kRows];
-  args.columns = lane_count_;
-  const StridedBlock row_block = {{1, 1, size_[kColumns], lane_count_},
-                                  {0, 0, column_pitch, b_.element_bytes},
-                                  {0, 0, column_pitch, b_.element_bytes}};
-  for (std::int64_t r = 0; r < args.planes; ++r) {
+  CombineArgs& args = lane_pass_;
+  args.planes = step.runs;
+  for (std::int64_t r = 0; r < step.runs; ++r) {
     from[r] = r * sum_pitch_;
-    to[r] = row_runs[r].target * row_pitch;
+    to[r] = row_runs[r].target * target_row_pitch_;
   }
-  for (std::int64_t p = 0; p < plane_count_; ++p) {
-    args.source = at<char>(g_.row_sums) + p * run_count_[kRows] * sum_pitch_;
-    args.target = target + plane_targets[p];
+  const StridedBlock row_block = {
+      {1, 1, size_[kColumns], lane_count_},
+      {0, 0, args.target_pitch_bytes, b_.element_bytes},
+      {0, 0, args.target_pitch_bytes, b_.element_bytes}};
+  for (std::int64_t p = 0; p < step.planes; ++p) {
+    args.source = at<char>(g_.row_sums) + p * step.runs * sum_pitch_;
+    args.target = target_ + target_planes_[step.first_plane + p];
     kernels_.combine_target(args);
-    for (std::int64_t r = 0; r < run_count_[kRows]; ++r) {
+    for (std::int64_t r = 0; r < step.runs; ++r) {
       char* const first = args.target + to[r];
       for (std::int64_t q = 1; q < row_runs[r].repeat; ++q) {
-        strided_copy(first + q * row_pitch, first, row_block,
+        strided_copy(first + q * target_row_pitch_, first, row_block,
                      static_cast<int>(b_.element_bytes), true);
       }
     }
@@ -451,7 +506,7 @@ void TileWorker::write_lanes(char* target, const std::int64_t* plane_targets,
 }
 
 // Depths with the same cover are copies of the first.
-void TileWorker::repeat_plane(const Run& depth_run) {
+void TileWorker::repeat_depth(const Run& depth_run) {
   if (!b_.direct) {
     for (std::int64_t q = 0; q < depth_run.repeat; ++q) copy_image(depth_run.target + q);
     return;
@@ -464,8 +519,7 @@ void TileWorker::repeat_plane(const Run& depth_run) {
       {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride},
       {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride}};
   for (std::int64_t p = 0; p < plane_count_; ++p) {
-    char* const first = b_.grad_input.data + targets[p] + target_origin(depth_run.target) +
-                        (b_.is_lanes() ? lane_begin_ * b_.target.channel : 0);
+    char* const first = b_.grad_input.data + targets[p] + target_origin(depth_run.target);
     for (std::int64_t q = 1; q < depth_run.repeat; ++q) {
       strided_copy(first + q * b_.target.axis[kDepth], first, block,
                    static_cast<int>(b_.element_bytes), true);
@@ -482,8 +536,7 @@ void TileWorker::copy_image(std::int64_t depth) {
       {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride},
       {0, row, column, b_.element_bytes}};
   for (std::int64_t p = 0; p < plane_count_; ++p) {
-    char* const target = b_.grad_input.data + targets[p] + target_origin(depth) +
-                         (b_.is_lanes() ? lane_begin_ * b_.target.channel : 0);
+    char* const target = b_.grad_input.data + targets[p] + target_origin(depth);
     const char* const image = at<char>(g_.image) + p * image_plane_bytes();
     if (b_.stream) {
       stream_image(target, image);

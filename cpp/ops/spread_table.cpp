@@ -5,9 +5,13 @@
 
 namespace backops {
 
+namespace {
+constexpr std::int64_t kLargestDigit = 3;
+}  // namespace
+
 int levels_for(std::int64_t longest) {
   int levels = 1;
-  while ((longest >> levels) != 0) ++levels;
+  while ((longest >> (2 * levels)) != 0) ++levels;
   return levels;
 }
 
@@ -20,7 +24,7 @@ SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, i
     : lanes_(lanes) {
   const std::int64_t longest = axis.longest_cover();
   if (longest > kLongestDirectSpread) levels_ = levels_for(longest);
-  terms_per_vector_ = levels_ > 1 ? levels_ : std::max<std::int64_t>(1, longest);
+  terms_per_vector_ = levels_ > 1 ? kLargestDigit * levels_ : std::max<std::int64_t>(1, longest);
   const bool may_share = axis.period() > 0 && tile_columns % axis.period() == 0;
   std::int32_t shared = -1;
   for (std::int64_t begin = 0; begin < axis.in(); begin += tile_columns) {
@@ -62,16 +66,17 @@ SpreadTables::Entry SpreadTables::build(const AxisWindows& axis, std::int64_t be
 void SpreadTables::add_vector(const LaneCovers& lanes, Reach& reach) {
   std::vector<std::int64_t> position = lanes.first;
   for (std::int64_t t = 0; t < terms_per_vector_; ++t) {
-    const int level = levels_ > 1 ? levels_ - 1 - static_cast<int>(t) : 0;
+    const int level = levels_ > 1 ? levels_ - 1 - static_cast<int>(t / kLargestDigit) : 0;
     std::uint32_t mask = 0;
     for (std::size_t lane = 0; lane < position.size(); ++lane) {
       const std::int64_t count = lanes.count[lane];
-      const bool has_term = levels_ > 1 ? (count >> level & 1) != 0 : t < count;
+      const bool has_term =
+          levels_ > 1 ? t % kLargestDigit < (count >> (2 * level) & kLargestDigit) : t < count;
       if (has_term) mask |= 1u << lane;
     }
     add_term(position, mask, level, reach);
     for (std::size_t lane = 0; lane < position.size(); ++lane) {
-      if ((mask >> lane & 1u) != 0) position[lane] += std::int64_t{1} << level;
+      if ((mask >> lane & 1u) != 0) position[lane] += std::int64_t{1} << (2 * level);
     }
   }
 }

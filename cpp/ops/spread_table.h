@@ -11,8 +11,8 @@
 
 namespace backops {
 
-// Covers longer than this are summed by their binary digits: a digit of value 2^l is one element of
-// level l (sums of 2^l neighbours). Shorter ones are summed one by one.
+// Covers longer than this are summed by their digits of base 4: a digit d of value 4^l is d elements
+// of level l (sums of 4^l neighbours). Shorter ones are summed one by one.
 constexpr std::int64_t kLongestDirectSpread = 8;
 
 class SpreadTables {
@@ -48,7 +48,7 @@ class SpreadTables {
   std::vector<std::int32_t> entry_of_tile_;
 };
 
-// Levels needed to sum runs of `longest` neighbours by their binary digits.
+// Levels needed to sum runs of `longest` neighbours by their digits.
 int levels_for(std::int64_t longest);
 
 }  // namespace backops

@@ -483,8 +483,10 @@ ShapeOf shape_of(nb::handle object, const std::string& argument) {
     throw Error(ErrorKind::shape, argument, short_repr(object),
                 "expected an array or a tuple of ints");
   }
-  ShapeOf result = shape_from_sequence(nb::tuple(object.attr("shape")), argument);
-  const auto dtype = nb::cast<std::string>(nb::str(object.attr("dtype")));
+  const nb::object shape = nb::steal(PySequence_Tuple(nb::object(object.attr("shape")).ptr()));
+  if (!shape.is_valid()) nb::raise_python_error();
+  ShapeOf result = shape_from_sequence(shape, argument);
+  const auto dtype = nb::cast<std::string>(nb::str(nb::object(object.attr("dtype"))));
   result.dtype = dtype.substr(dtype.rfind('.') + 1);  // torch.float32 -> float32
   return result;
 }

@@ -38,6 +38,11 @@ struct ArrayVector {
     return load(elements);
   }
 
+  // Elements from `from + shift` on; see Place in body.h.
+  using Shift = std::int64_t;
+  static Shift shift(std::int64_t elements) { return elements; }
+  static ArrayVector load_shifted(const T* from, Shift shift) { return load(from + shift); }
+
   template <class E>
   void store(E* to) const {
     store_some(to, lanes);

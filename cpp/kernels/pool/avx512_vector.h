@@ -42,6 +42,17 @@ struct Avx512Vector {
     return widen_bfloat16(_mm256_maskz_loadu_epi16(first(count), from));
   }
 
+  // Elements from `from + shift` on; see Place in body.h.
+  using Shift = __m512i;
+  static Shift shift(std::int64_t elements) {
+    const __m512i lane =
+        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_add_epi32(lane, _mm512_set1_epi32(static_cast<int>(elements)));
+  }
+  static Avx512Vector load_shifted(const float* from, Shift shift) {
+    return {_mm512_permutex2var_ps(_mm512_loadu_ps(from), shift, _mm512_loadu_ps(from + lanes))};
+  }
+
   __m256i as_float16() const {
     return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
@@ -49,13 +60,19 @@ struct Avx512Vector {
   // Not vcvtneps2bf16, which turns subnormals into zero.
   __m256i as_bfloat16() const {
     const __m512i bits = _mm512_castps_si512(value);
-    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i bias = _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff));
-    const __m512i rounded = _mm512_add_epi32(bits, bias);
+    const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+    const __m512i biased = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    const __m512i rounded = _mm512_mask_add_epi32(biased, is_odd, biased, _mm512_set1_epi32(1));
     const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
     const __m512i quiet =
         _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x00400000));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16));
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd_words(), quiet));
+  }
+
+  // The high half of each lane, in order.
+  static __m512i odd_words() {
+    return _mm512_castsi256_si512(
+        _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31));
   }
 
   void store(float* to) const { _mm512_storeu_ps(to, value); }

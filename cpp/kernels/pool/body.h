@@ -13,99 +13,134 @@
 namespace backops {
 namespace {
 
-// Calls body(j, lanes) for whole vectors and body(j, rest) once for what remains of `columns`.
-// `whole` tells the two apart at compile time.
-struct Whole {
-  static constexpr bool value = true;
-};
-struct Part {
-  static constexpr bool value = false;
-};
+#define BACKOPS_INLINE inline __attribute__((always_inline))
+
+// Vector stores may alias anything, arguments included: loops work on local copies of theirs, or
+// the compiler would load them again after every store.
+
+// Calls body(Whole, j, lanes) for whole vectors, then body(Part, j, rest) for what remains.
+struct Whole {};
+struct Part {};
 
 template <class V, class Body>
-inline void for_vectors(std::int64_t columns, const Body& body) {
+BACKOPS_INLINE void for_vectors(std::int64_t columns, const Body& body) {
   std::int64_t j = 0;
   for (; j + V::lanes <= columns; j += V::lanes) body(Whole{}, j, V::lanes);
   if (j < columns) body(Part{}, j, static_cast<int>(columns - j));
 }
 
-template <class V, class Kind, class E>
-inline V load(Kind, const E* from, int count) {
-  if constexpr (Kind::value) return V::load(from);
+template <class V, class E>
+BACKOPS_INLINE V load(Whole, const E* from, int) {
+  return V::load(from);
+}
+template <class V, class E>
+BACKOPS_INLINE V load(Part, const E* from, int count) {
   return V::load_some(from, count);
 }
-
-template <class V, class Kind, class E>
-inline void store(Kind, const V& value, E* to, int count) {
-  if constexpr (Kind::value) {
-    value.store(to);
-  } else {
-    value.store_some(to, count);
-  }
+template <class V, class E>
+BACKOPS_INLINE void store(Whole, const V& value, E* to, int) {
+  value.store(to);
 }
+template <class V, class E>
+BACKOPS_INLINE void store(Part, const V& value, E* to, int count) {
+  value.store_some(to, count);
+}
+
+// Where a finished row goes: `repeat` rows, `pitch` bytes apart.
+template <class T>
+struct Target {
+  char* first;
+  std::int64_t pitch, repeat;
+
+  template <class V, class Kind>
+  BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
+    store(kind, value, reinterpret_cast<T*>(first) + j, count);
+    char* row = first;
+    for (std::int64_t q = 1; q < repeat; ++q) {
+      row += pitch;
+      store(kind, value, reinterpret_cast<T*>(row) + j, count);
+    }
+  }
+};
 
 // ---- combine -----------------------------------------------------------------------------------
 
-template <class V, class S, class T>
-struct Combine {
-  using Sum = typename V::Sum;
-  const CombineArgs& a;
-  const char* source;  // of the current plane
-  char* target;
+// The weight of a source row: its own, or the same for all.
+template <class V>
+struct OwnWeights {
+  const typename V::Sum* weights;
+  BACKOPS_INLINE V of(std::int64_t row) const { return V::fill(weights[row]); }
+};
+template <class V>
+struct OneWeight {
+  V weight;
+  BACKOPS_INLINE V of(std::int64_t) const { return weight; }
+};
 
-  const S* row(std::int64_t r) const {
-    return reinterpret_cast<const S*>(source + r * a.source_pitch_bytes);
-  }
-  Sum weight(std::int64_t r) const {
-    return a.weights ? static_cast<const Sum*>(a.weights)[r] : static_cast<Sum>(a.scale);
+// The rows of one plane.
+template <class V, class S, class W>
+struct Rows {
+  const char* source;
+  std::int64_t pitch;
+  W weights;
+  const typename V::Sum* column_weights;
+  std::int64_t columns;
+
+  BACKOPS_INLINE const S* row(std::int64_t r) const {
+    return reinterpret_cast<const S*>(source + r * pitch);
   }
 
   template <class Kind>
-  void finish(Kind kind, V sum, std::int64_t j, int count, char* to, std::int64_t repeat) const {
-    if (a.column_weights) {
-      sum = sum * load<V>(kind, static_cast<const Sum*>(a.column_weights) + j, count);
-    }
-    for (std::int64_t q = 0; q < repeat; ++q, to += a.target_pitch_bytes) {
-      store(kind, sum, reinterpret_cast<T*>(to) + j, count);
-    }
+  BACKOPS_INLINE V finished(Kind kind, V sum, std::int64_t j, int count) const {
+    return column_weights ? sum * load<V>(kind, column_weights + j, count) : sum;
   }
 
-  template <int kRows>
-  void direct(const Run& run, char* to, std::int64_t repeat) const {
-    const S* rows[kRows > 0 ? kRows : 1];
-    V weights[kRows > 0 ? kRows : 1];
+  template <int kRows, class T>
+  BACKOPS_INLINE void sum_few(std::int64_t first, const Target<T> target) const {
+    const S* rows[kRows];
+    V weight[kRows];
     for (int i = 0; i < kRows; ++i) {
-      rows[i] = row(run.first + i);
-      weights[i] = V::fill(weight(run.first + i));
+      rows[i] = row(first + i);
+      weight[i] = weights.of(first + i);
     }
-    for_vectors<V>(a.columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = V::fill(0);
-      if constexpr (kRows > 0) sum = load<V>(kind, rows[0] + j, count) * weights[0];
-      for (int i = 1; i < kRows; ++i) sum = sum + load<V>(kind, rows[i] + j, count) * weights[i];
-      finish(kind, sum, j, count, to, repeat);
+    const auto* const factors = column_weights;
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = load<V>(kind, rows[0] + j, count) * weight[0];
+      for (int i = 1; i < kRows; ++i) sum = sum + load<V>(kind, rows[i] + j, count) * weight[i];
+      if (factors) sum = sum * load<V>(kind, factors + j, count);
+      target.put(kind, sum, j, count);
     });
   }
 
-  void any_length(const Run& run, char* to, std::int64_t repeat) const {
-    for_vectors<V>(a.columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, row(run.first) + j, count) * V::fill(weight(run.first));
-      for (std::int64_t r = run.first + 1; r < run.first + run.count; ++r) {
-        sum = sum + load<V>(kind, row(r) + j, count) * V::fill(weight(r));
+  template <class T>
+  void sum_none(const Target<T> target) const {
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      target.put(kind, V::fill(0), j, count);
+    });
+  }
+
+  template <class T>
+  void sum_many(std::int64_t first, std::int64_t row_count, const Target<T> target) const {
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = load<V>(kind, row(first) + j, count) * weights.of(first);
+      for (std::int64_t r = first + 1; r < first + row_count; ++r) {
+        sum = sum + load<V>(kind, row(r) + j, count) * weights.of(r);
       }
-      finish(kind, sum, j, count, to, repeat);
+      target.put(kind, finished(kind, sum, j, count), j, count);
     });
   }
 
-  void short_run(const Run& run, char* to, std::int64_t repeat) const {
+  template <class T>
+  BACKOPS_INLINE void sum(const Run& run, const Target<T> target) const {
     switch (run.count) {
-      case 0: return direct<0>(run, to, repeat);
-      case 1: return direct<1>(run, to, repeat);
-      case 2: return direct<2>(run, to, repeat);
-      case 3: return direct<3>(run, to, repeat);
-      case 4: return direct<4>(run, to, repeat);
-      case 5: return direct<5>(run, to, repeat);
-      case 6: return direct<6>(run, to, repeat);
-      default: return any_length(run, to, repeat);
+      case 0: return sum_none(target);
+      case 1: return sum_few<1>(run.first, target);
+      case 2: return sum_few<2>(run.first, target);
+      case 3: return sum_few<3>(run.first, target);
+      case 4: return sum_few<4>(run.first, target);
+      case 5: return sum_few<5>(run.first, target);
+      case 6: return sum_few<6>(run.first, target);
+      default: return sum_many(run.first, run.count, target);
     }
   }
 };
@@ -113,149 +148,223 @@ struct Combine {
 // Long runs, as the sum of a block's tail and the next block's head (van Herk's idea): subtracting
 // what leaves a running sum would be cheaper still, but lets one NaN or infinity reach everything
 // behind it.
-template <class V, class S, class T>
-struct CombineBlocks : Combine<V, S, T> {
-  using Base = Combine<V, S, T>;
+template <class V, class S, class W>
+class Blocks {
+ public:
   using Sum = typename V::Sum;
-  using Base::a;
 
-  Sum* tails;  // row r of the current block: sum of rows r .. end of the block
-  Sum* head;   // sum of rows from the start of head_block up to head_end
-  std::int64_t tail_block = -1, tail_from = 0, head_block = -1, head_end = 0;
+  Blocks(const Rows<V, S, W>& rows, const CombineArgs& a)
+      : rows_(rows),
+        block_(a.block),
+        first_row_(a.first_row),
+        axis_rows_(a.axis_rows),
+        tails_(static_cast<Sum*>(a.scratch)),
+        head_(static_cast<Sum*>(a.scratch) + a.block * a.columns) {}
 
-  CombineBlocks(const CombineArgs& args, const char* source, char* target)
-      : Base{args, source, target},
-        tails(static_cast<Sum*>(args.scratch)),
-        head(static_cast<Sum*>(args.scratch) + args.block * args.columns) {}
+  template <class T>
+  void sum(const Run& run, const Target<T> target) {
+    if (run.count <= kLongestDirectRun) return rows_.sum(run, target);
+    const std::int64_t begin = run.first + first_row_, end = begin + run.count;
+    while (begin >= start_ + block_) start_ += block_;
+    const std::int64_t block_end =
+        start_ + block_ < axis_rows_ ? start_ + block_ : axis_rows_;
+    if (end == block_end) {
+      put(tail(begin, block_end), target);
+    } else if (end > block_end) {
+      put_with_head(tail(begin, block_end), head_before(block_end, end), end - 1, target);
+    } else if (begin == start_) {
+      put_with_head(nullptr, head_before(begin, end), end - 1, target);
+    } else {
+      rows_.sum_many(run.first, run.count, target);
+    }
+  }
 
+ private:
   // *to = weight * row r (+ *from)
-  void add_row(std::int64_t r, const Sum* from, Sum* to) const {
-    const S* source_row = this->row(r);
-    const V weight = V::fill(this->weight(r));
-    for_vectors<V>(a.columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, source_row + j, count) * weight;
+  BACKOPS_INLINE void add_row(std::int64_t r, const Sum* from, Sum* to) const {
+    const S* const source = rows_.row(r - first_row_);
+    const V weight = rows_.weights.of(r - first_row_);
+    for_vectors<V>(rows_.columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = load<V>(kind, source + j, count) * weight;
       if (from) sum = load<V>(kind, from + j, count) + sum;
       store(kind, sum, to + j, count);
     });
   }
 
-  const Sum* tail(std::int64_t block, std::int64_t absolute_row, std::int64_t block_end) {
-    if (block != tail_block) {
+  // Sum of the rows from `row` to the end of the current block.
+  const Sum* tail(std::int64_t row, std::int64_t block_end) {
+    if (start_ != tail_start_) {
       const Sum* from = nullptr;
-      for (std::int64_t r = block_end - 1; r >= absolute_row; --r) {
-        Sum* const to = tails + (r - block * a.block) * a.columns;
-        add_row(r - a.first_row, from, to);
+      for (std::int64_t r = block_end - 1; r >= row; --r) {
+        Sum* const to = tails_ + (r - start_) * rows_.columns;
+        add_row(r, from, to);
         from = to;
       }
-      tail_block = block;
+      tail_start_ = start_;
     }
-    return tails + (absolute_row - block * a.block) * a.columns;
+    return tails_ + (row - start_) * rows_.columns;
   }
 
-  const Sum* head_up_to(std::int64_t block, std::int64_t absolute_end) {
-    if (block != head_block) {
-      head_block = block;
-      head_end = block * a.block;
+  // Makes head_ the sum of the rows from `start` to before `end`'s last; null if that is none.
+  const Sum* head_before(std::int64_t start, std::int64_t end) {
+    if (start != head_start_ || head_end_ >= end) {
+      head_start_ = start;
+      head_end_ = start;
     }
-    for (; head_end < absolute_end; ++head_end) {
-      add_row(head_end - a.first_row, head_end == block * a.block ? nullptr : head, head);
+    for (; head_end_ < end - 1; ++head_end_) {
+      add_row(head_end_, head_end_ == start ? nullptr : head_, head_);
     }
-    return head;
+    return head_end_ == start ? nullptr : head_;
   }
 
-  void sum_of(const Sum* left, const Sum* right, char* to, std::int64_t repeat) const {
-    for_vectors<V>(a.columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, left + j, count);
-      if (right) sum = sum + load<V>(kind, right + j, count);
-      this->finish(kind, sum, j, count, to, repeat);
+  template <class T>
+  BACKOPS_INLINE void put(const Sum* sums, const Target<T> target) const {
+    for_vectors<V>(rows_.columns, [&](auto kind, std::int64_t j, int count) {
+      target.put(kind, rows_.finished(kind, load<V>(kind, sums + j, count), j, count), j, count);
     });
   }
 
-  void run(const Run& run, char* to, std::int64_t repeat) {
-    if (run.count <= kLongestDirectRun) return this->short_run(run, to, repeat);
-    const std::int64_t begin = run.first + a.first_row, end = begin + run.count;
-    const std::int64_t block = begin / a.block;
-    std::int64_t block_end = (block + 1) * a.block;
-    if (block_end > a.axis_rows) block_end = a.axis_rows;
-    if (end == block_end) {
-      sum_of(tail(block, begin, block_end), nullptr, to, repeat);
-    } else if (end > block_end) {
-      sum_of(tail(block, begin, block_end), head_up_to(block + 1, end), to, repeat);
-    } else if (begin == block * a.block) {
-      sum_of(head_up_to(block, end), nullptr, to, repeat);
+  // target = tail + (head + row r), and head_ becomes what stands in brackets.
+  template <class T>
+  BACKOPS_INLINE void put_with_head(const Sum* tail, const Sum* head, std::int64_t r,
+                                    const Target<T> target) {
+    const S* const source = rows_.row(r - first_row_);
+    const V weight = rows_.weights.of(r - first_row_);
+    Sum* const new_head = head_;
+    const Rows<V, S, W> rows = rows_;
+    for_vectors<V>(rows.columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = load<V>(kind, source + j, count) * weight;
+      if (head) sum = load<V>(kind, head + j, count) + sum;
+      store(kind, sum, new_head + j, count);
+      if (tail) sum = load<V>(kind, tail + j, count) + sum;
+      target.put(kind, rows.finished(kind, sum, j, count), j, count);
+    });
+    head_end_ = r + 1;
+  }
+
+  const Rows<V, S, W> rows_;
+  const std::int64_t block_, first_row_, axis_rows_;
+  Sum* const tails_;
+  Sum* const head_;
+  std::int64_t start_ = 0;                       // of the current block
+  std::int64_t tail_start_ = -1;                 // of the block that tails_ are of
+  std::int64_t head_start_ = -1, head_end_ = 0;  // of the rows in head_
+};
+
+template <class V, class S, class T, class W>
+void combine_weighted(const CombineArgs& args, W weights) {
+  const CombineArgs a = args;
+  for (std::int64_t plane = 0; plane < a.planes; ++plane) {
+    char* const target = a.target + a.target_offsets[plane];
+    const Rows<V, S, W> rows{a.source + a.source_offsets[plane], a.source_pitch_bytes, weights,
+                             static_cast<const typename V::Sum*>(a.column_weights), a.columns};
+    const auto target_of = [&](std::int64_t r) {
+      const Run& run = a.runs[r];
+      return a.compact ? Target<T>{target + r * a.target_pitch_bytes, 0, 1}
+                       : Target<T>{target + run.target * a.target_pitch_bytes,
+                                   a.target_pitch_bytes, run.repeat};
+    };
+    if (a.block <= kLongestDirectRun) {
+      for (std::int64_t r = 0; r < a.run_count; ++r) rows.sum(a.runs[r], target_of(r));
     } else {
-      this->any_length(run, to, repeat);
+      Blocks<V, S, W> blocks(rows, a);
+      for (std::int64_t r = 0; r < a.run_count; ++r) blocks.sum(a.runs[r], target_of(r));
     }
   }
-};
+}
 
 template <class V, class S, class T>
 void combine(const CombineArgs& a) {
-  const bool blocks = a.block > kLongestDirectRun;
-  for (std::int64_t plane = 0; plane < a.planes; ++plane) {
-    const char* const source = a.source + a.source_offsets[plane];
-    char* const target = a.target + a.target_offsets[plane];
-    const Combine<V, S, T> direct{a, source, target};
-    CombineBlocks<V, S, T> long_runs(a, source, target);
-    for (std::int64_t r = 0; r < a.run_count; ++r) {
-      const Run& run = a.runs[r];
-      char* const to = target + (a.compact ? r : run.target) * a.target_pitch_bytes;
-      const std::int64_t repeat = a.compact ? 1 : run.repeat;
-      if (blocks) {
-        long_runs.run(run, to, repeat);
-      } else {
-        direct.short_run(run, to, repeat);
-      }
-    }
+  using Sum = typename V::Sum;
+  if (a.weights) {
+    combine_weighted<V, S, T>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
+  } else {
+    combine_weighted<V, S, T>(a, OneWeight<V>{V::fill(static_cast<Sum>(a.scale))});
   }
 }
 
 // ---- spread, slide, fill -----------------------------------------------------------------------
 
-// Calls body(source row, level rows, first target row, repeat) for each row of each plane.
-template <class Sum, class Body>
-inline void for_rows(const SpreadArgs& a, const Body& body) {
+// Calls body(source row, target) for each row of each plane.
+template <class Sum, class T, class Body>
+BACKOPS_INLINE void for_rows(const SpreadArgs& a, const Body& body) {
   const char* source = a.source;
-  for (std::int64_t plane = 0; plane < a.planes; ++plane) {
+  const std::int64_t planes = a.planes, run_count = a.run_count;
+  const std::int64_t source_pitch = a.source_pitch_bytes, target_pitch = a.target_pitch_bytes;
+  const Run* const runs = a.runs;
+  for (std::int64_t plane = 0; plane < planes; ++plane) {
     char* const target = a.target + a.target_offsets[plane];
-    for (std::int64_t r = 0; r < a.run_count; ++r, source += a.source_pitch_bytes) {
-      const Run& run = a.runs[r];
-      body(reinterpret_cast<const Sum*>(source), target + run.target * a.target_pitch_bytes,
-           run.repeat);
+    for (std::int64_t r = 0; r < run_count; ++r, source += source_pitch) {
+      body(reinterpret_cast<const Sum*>(source),
+           Target<T>{target + runs[r].target * target_pitch, target_pitch, runs[r].repeat});
     }
   }
 }
 
-template <class V, class T, class Kind>
-inline void store_repeated(Kind kind, const SpreadArgs& a, const V& value, char* target,
-                           std::int64_t repeat, std::int64_t j, int count) {
-  for (std::int64_t q = 0; q < repeat; ++q, target += a.target_pitch_bytes) {
-    store(kind, value, reinterpret_cast<T*>(target) + j, count);
-  }
-}
+// Elements from `row + offset` on, read from the whole vectors around them. Rows of sums mostly start
+// on whole vectors, and a load across two cache lines costs more than two loads and a permutation.
+// May read beyond the row, by less than two vectors.
+template <class V>
+struct Place {
+  const typename V::Sum* base;
+  typename V::Shift shift;
 
-// levels[l][j] = source[j] + ... + source[j + 2^l - 1], level 0 being the source itself.
+  BACKOPS_INLINE Place() = default;
+  BACKOPS_INLINE Place(const typename V::Sum* row, std::int64_t offset)
+      : base(row + offset / V::lanes * V::lanes), shift(V::shift(offset % V::lanes)) {}
+  BACKOPS_INLINE V at(std::int64_t j) const { return V::load_shifted(base + j, shift); }
+};
+
+// Sums of 4^l neighbours, for a.level_rows rows at a time: level 0 is the rows themselves. Neighbours
+// across a row's end are summed too and never used. One row at a time would read each level before
+// its stores have left the core.
 constexpr int kMaxLevels = 32;
 
 template <class V>
-inline void make_levels(const SpreadArgs& a, const typename V::Sum* source,
-                        const typename V::Sum** levels) {
+class Levels {
+ public:
   using Sum = typename V::Sum;
-  levels[0] = source;
-  for (int l = 1; l < a.levels; ++l) {
-    const Sum* const from = levels[l - 1];
-    Sum* const to = static_cast<Sum*>(a.scratch) + (l - 1) * a.source_columns;
-    const std::int64_t half = std::int64_t{1} << (l - 1);
-    for_vectors<V>(a.source_columns - 2 * half + 1, [&](auto kind, std::int64_t j, int count) {
-      store(kind, load<V>(kind, from + j, count) + load<V>(kind, from + j + half, count), to + j,
-            count);
-    });
-    levels[l] = to;
+
+  explicit Levels(const SpreadArgs& a)
+      : args_(a), rows_left_(a.planes * a.run_count), row_(a.level_rows) {}
+
+  // To be called for each row in turn.
+  void next(const Sum* source) {
+    if (++row_ >= args_.level_rows) {
+      make(source);
+      row_ = 0;
+    }
+    --rows_left_;
   }
-}
+
+  const Sum* row(int level) const { return levels_[level] + row_ * args_.source_columns; }
+
+ private:
+  void make(const Sum* source) {
+    const std::int64_t rows = rows_left_ < args_.level_rows ? rows_left_ : args_.level_rows;
+    const std::int64_t columns = rows * args_.source_columns;
+    levels_[0] = source;
+    for (int l = 1; l < args_.levels; ++l) {
+      const Sum* const from = levels_[l - 1];
+      Sum* const to = static_cast<Sum*>(args_.scratch) + (l - 1) * args_.level_pitch;
+      const std::int64_t step = std::int64_t{1} << (2 * (l - 1));
+      const Place<V> places[4] = {{from, 0}, {from, step}, {from, 2 * step}, {from, 3 * step}};
+      for_vectors<V>(columns - 4 * step + 1, [&](auto kind, std::int64_t j, int count) {
+        V sum = places[0].at(j);
+        for (int i = 1; i < 4; ++i) sum = sum + places[i].at(j);
+        store(kind, sum, to + j, count);
+      });
+      levels_[l] = to;
+    }
+  }
+
+  const SpreadArgs& args_;
+  std::int64_t rows_left_, row_;
+  const Sum* levels_[kMaxLevels];
+};
 
 template <class V, Reach kReach>
-inline V moved(const typename V::Sum* from, const std::int32_t* pattern) {
+BACKOPS_INLINE V moved(const typename V::Sum* from, const std::int32_t* pattern) {
   if constexpr (kReach == Reach::one_vector) return V::permute_one(from, pattern);
   if constexpr (kReach == Reach::two_vectors) return V::permute_two(from, pattern);
   return V::gather(from, pattern);
@@ -267,19 +376,20 @@ void spread_rows(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const std::int64_t terms = kTerms > 0 ? kTerms : a.table->terms_per_vector;
   const std::int32_t* const patterns = a.table->patterns;
-  for_rows<Sum>(a, [&](const Sum* source, char* target, std::int64_t repeat) {
-    const Sum* levels[kMaxLevels];
-    levels[0] = source;
-    if constexpr (kTerms == 0) make_levels<V>(a, source, levels);
-    const SpreadTerm* term = a.table->terms;
-    for_vectors<V>(a.columns, [&](auto kind, std::int64_t j, int count) {
+  const SpreadTerm* const first_term = a.table->terms;
+  const std::int64_t columns = a.columns;
+  Levels<V> levels(a);
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+    if constexpr (kTerms == 0) levels.next(source);
+    const SpreadTerm* term = first_term;
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       V sum = V::fill(0);
       for (std::int64_t t = 0; t < terms; ++t, ++term) {
-        const Sum* const from = levels[kTerms == 0 ? term->level : 0] + term->offset;
+        const Sum* const from = (kTerms == 0 ? levels.row(term->level) : source) + term->offset;
         sum = sum.add_masked(moved<V, kReach>(from, patterns + term->pattern * V::lanes),
                              term->mask);
       }
-      store_repeated<V, T>(kind, a, sum, target, repeat, j, count);
+      target.put(kind, sum, j, count);
     });
   });
 }
@@ -306,36 +416,73 @@ void spread(const SpreadArgs& a) {
 template <class V, class T, int kKernel>
 void slide_direct(const SpreadArgs& a) {
   using Sum = typename V::Sum;
-  for_rows<Sum>(a, [&](const Sum* source, char* target, std::int64_t repeat) {
-    for_vectors<V>(a.columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, source + j, count);
-      for (int i = 1; i < kKernel; ++i) sum = sum + load<V>(kind, source + j + i, count);
-      store_repeated<V, T>(kind, a, sum, target, repeat, j, count);
+  const std::int64_t columns = a.columns;
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = V::load(source + j);
+      for (int i = 1; i < kKernel; ++i) sum = sum + Place<V>(source, i).at(j);
+      target.put(kind, sum, j, count);
+    });
+  });
+}
+
+// One element of a level: where in its row, and how far beyond a whole vector.
+template <class V>
+struct SlidePart {
+  int level;
+  std::int64_t offset;
+  typename V::Shift shift;
+};
+
+// The kernel's digits of base 4, highest first, each so many elements of its level, read where the
+// ones before ended.
+template <class V>
+int slide_parts(const SpreadArgs& a, SlidePart<V>* parts) {
+  int count = 0;
+  std::int64_t at = 0;
+  for (int l = a.levels - 1; l >= 0; --l) {
+    const std::int64_t digit = a.kernel >> (2 * l) & 3;
+    for (std::int64_t i = 0; i < digit; ++i, at += std::int64_t{1} << (2 * l)) {
+      parts[count++] = {l, at / V::lanes * V::lanes, V::shift(at % V::lanes)};
+    }
+  }
+  return count;
+}
+
+// kParts 0: any number.
+template <class V, class T, int kParts>
+void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_parts, int part_count) {
+  using Sum = typename V::Sum;
+  const std::int64_t columns = a.columns;
+  const int parts_used = kParts > 0 ? kParts : part_count;
+  SlidePart<V> parts[kParts > 0 ? kParts : 3 * kMaxLevels];
+  for (int i = 0; i < parts_used; ++i) parts[i] = all_parts[i];
+  Levels<V> levels(a);
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+    levels.next(source);
+    const Sum* from[kParts > 0 ? kParts : 3 * kMaxLevels];
+    for (int i = 0; i < parts_used; ++i) from[i] = levels.row(parts[i].level) + parts[i].offset;
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = V::load_shifted(from[0] + j, parts[0].shift);
+      for (int i = 1; i < parts_used; ++i) {
+        sum = sum + V::load_shifted(from[i] + j, parts[i].shift);
+      }
+      target.put(kind, sum, j, count);
     });
   });
 }
 
 template <class V, class T>
-void slide_levels(const SpreadArgs& a) {
-  using Sum = typename V::Sum;
-  for_rows<Sum>(a, [&](const Sum* source, char* target, std::int64_t repeat) {
-    const Sum* levels[kMaxLevels];
-    make_levels<V>(a, source, levels);
-    // The kernel's binary digits, highest first, each a level read where the one before ended.
-    const Sum* parts[kMaxLevels];
-    int part_count = 0;
-    std::int64_t at = 0;
-    for (int l = a.levels - 1; l >= 0; --l) {
-      if ((a.kernel >> l & 1) == 0) continue;
-      parts[part_count++] = levels[l] + at;
-      at += std::int64_t{1} << l;
-    }
-    for_vectors<V>(a.columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, parts[0] + j, count);
-      for (int i = 1; i < part_count; ++i) sum = sum + load<V>(kind, parts[i] + j, count);
-      store_repeated<V, T>(kind, a, sum, target, repeat, j, count);
-    });
-  });
+void slide_far(const SpreadArgs& a) {
+  SlidePart<V> parts[3 * kMaxLevels];
+  const int count = slide_parts<V>(a, parts);
+  switch (count) {
+    case 3: return slide_levels<V, T, 3>(a, parts, count);
+    case 4: return slide_levels<V, T, 4>(a, parts, count);
+    case 5: return slide_levels<V, T, 5>(a, parts, count);
+    case 6: return slide_levels<V, T, 6>(a, parts, count);
+    default: return slide_levels<V, T, 0>(a, parts, count);
+  }
 }
 
 template <class V, class T>
@@ -349,17 +496,18 @@ void slide(const SpreadArgs& a) {
     case 6: return slide_direct<V, T, 6>(a);
     case 7: return slide_direct<V, T, 7>(a);
     case 8: return slide_direct<V, T, 8>(a);
-    default: return slide_levels<V, T>(a);
+    default: return slide_far<V, T>(a);
   }
 }
 
 template <class V, class T>
 void fill(const SpreadArgs& a) {
   using Sum = typename V::Sum;
-  for_rows<Sum>(a, [&](const Sum* source, char* target, std::int64_t repeat) {
+  const std::int64_t columns = a.columns;
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
     const V value = V::fill(*source);
-    for_vectors<V>(a.columns, [&](auto kind, std::int64_t j, int count) {
-      store_repeated<V, T>(kind, a, value, target, repeat, j, count);
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      target.put(kind, value, j, count);
     });
   });
 }
