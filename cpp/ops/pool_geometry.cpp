@@ -44,11 +44,12 @@ PoolGeometry::PoolGeometry(const std::vector<AxisWindows>& all_axes, Inner inner
       planes(plane_count),
       lanes(lane_count) {
   sums_depth = depth_is_weighted || !axes[kDepth].covers_every_index_once();
+  base = inner == Inner::slide ? base_for(slide_kernel()) : kSpreadBase;
   levels = 1;
   const std::int64_t longest =
       inner == Inner::slide ? slide_kernel() : axes[kColumns].longest_cover();
-  if (inner == Inner::slide && longest > kLongestDirectSlide) levels = levels_for(longest);
-  if (inner == Inner::spread && longest > kLongestDirectSpread) levels = levels_for(longest);
+  if (inner == Inner::slide && longest > kLongestDirectSlide) levels = levels_for(longest, base);
+  if (inner == Inner::spread && longest > kLongestDirectSpread) levels = levels_for(longest, base);
   choose_tile();
   do {
     place_scratch(element_bytes, sum_bytes);
@@ -156,12 +157,12 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
     const std::int64_t longest = axes[axis].longest_cover();
     if (longest <= kLongestDirectRun) continue;
     partial_elements =
-        std::max(partial_elements, (static_cast<double>(longest) + 1) * row_elements);
+        std::max(partial_elements, (static_cast<double>(longest) + 1) * (row_elements + kRowAlignment));
   }
   if (inner == Inner::lanes && axes[kColumns].longest_cover() > kLongestDirectRun) {
     partial_elements =
         std::max(partial_elements, (static_cast<double>(axes[kColumns].longest_cover()) + 1) *
-                                       static_cast<double>(tile_lanes));
+                                       static_cast<double>(tile_lanes + kRowAlignment));
   }
   place(partial, partial_elements, sum_bytes);
   place(image, plane_count * rows * columns * static_cast<double>(tile_lanes), element_bytes);

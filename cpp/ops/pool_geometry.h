@@ -37,7 +37,7 @@ struct PoolGeometry {
   std::int64_t tile_planes, tile_lanes, tile[kAxes], source[kAxes];
   std::int64_t step_planes, step_rows;  // that the row and column passes take at once
   std::int64_t plane_tiles, lane_tiles, axis_tiles[kAxes], tasks;
-  int levels;
+  int base, levels;
   std::int64_t level_rows, level_pitch;  // see SpreadArgs
 
   Scratch plane_sources, plane_targets;  // offsets of planes in the tensors

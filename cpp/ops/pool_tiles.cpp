@@ -381,6 +381,7 @@ void TileWorker::prepare_passes() {
   column_pass_.target_pitch_bytes = target_row_pitch_;
   column_pass_.columns = size_[kColumns];
   column_pass_.source_columns = sum_pitch_ / sum_bytes_;
+  column_pass_.base = g_.base;
   column_pass_.levels = g_.levels;
   column_pass_.level_rows = g_.level_rows;
   column_pass_.level_pitch = g_.level_pitch;

@@ -6,13 +6,36 @@
 namespace backops {
 
 namespace {
-constexpr std::int64_t kLargestDigit = 3;
+
+constexpr std::int64_t kLargestDigit = kSpreadBase - 1;
+
+std::int64_t power(std::int64_t base, int exponent) {
+  return exponent == 0 ? 1 : base * power(base, exponent - 1);
+}
+
 }  // namespace
 
-int levels_for(std::int64_t longest) {
+int levels_for(std::int64_t longest, int base) {
   int levels = 1;
-  while ((longest >> (2 * levels)) != 0) ++levels;
+  for (; longest >= base; longest /= base) ++levels;
   return levels;
+}
+
+int base_for(std::int64_t kernel) {
+  int best = 0;
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (const int base : {3, 4, 5, 6}) {
+    std::int64_t additions = 0;
+    // A level costs its additions and about two more for its loads and stores.
+    for (std::int64_t rest = kernel; rest > 0; rest /= base) {
+      additions += rest % base + (rest >= base ? base + 1 : 0);
+    }
+    if (additions < fewest) {
+      fewest = additions;
+      best = base;
+    }
+  }
+  return best;
 }
 
 // Covers of the lanes of one vector, counted from the first output of the tile.
@@ -23,7 +46,7 @@ struct SpreadTables::LaneCovers {
 SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes)
     : lanes_(lanes) {
   const std::int64_t longest = axis.longest_cover();
-  if (longest > kLongestDirectSpread) levels_ = levels_for(longest);
+  if (longest > kLongestDirectSpread) levels_ = levels_for(longest, kSpreadBase);
   terms_per_vector_ = levels_ > 1 ? kLargestDigit * levels_ : std::max<std::int64_t>(1, longest);
   const bool may_share = axis.period() > 0 && tile_columns % axis.period() == 0;
   std::int32_t shared = -1;
@@ -71,12 +94,12 @@ void SpreadTables::add_vector(const LaneCovers& lanes, Reach& reach) {
     for (std::size_t lane = 0; lane < position.size(); ++lane) {
       const std::int64_t count = lanes.count[lane];
       const bool has_term =
-          levels_ > 1 ? t % kLargestDigit < (count >> (2 * level) & kLargestDigit) : t < count;
+          levels_ > 1 ? t % kLargestDigit < count / power(kSpreadBase, level) % kSpreadBase : t < count;
       if (has_term) mask |= 1u << lane;
     }
     add_term(position, mask, level, reach);
     for (std::size_t lane = 0; lane < position.size(); ++lane) {
-      if ((mask >> lane & 1u) != 0) position[lane] += std::int64_t{1} << (2 * level);
+      if ((mask >> lane & 1u) != 0) position[lane] += power(kSpreadBase, level);
     }
   }
 }

@@ -11,8 +11,8 @@
 
 namespace backops {
 
-// Covers longer than this are summed by their digits of base 4: a digit d of value 4^l is d elements
-// of level l (sums of 4^l neighbours). Shorter ones are summed one by one.
+// Covers longer than this are summed by their digits: a digit d of value base^l is d elements of level
+// l (sums of base^l neighbours). Shorter ones are summed one by one.
 constexpr std::int64_t kLongestDirectSpread = 8;
 
 class SpreadTables {
@@ -48,7 +48,12 @@ class SpreadTables {
   std::vector<std::int32_t> entry_of_tile_;
 };
 
-// Levels needed to sum runs of `longest` neighbours by their digits.
-int levels_for(std::int64_t longest);
+constexpr int kSpreadBase = 4;
+
+// Levels needed to sum runs of up to `longest` neighbours by their digits.
+int levels_for(std::int64_t longest, int base);
+
+// The base that needs the fewest additions for windows of `kernel` neighbours.
+int base_for(std::int64_t kernel);
 
 }  // namespace backops

@@ -158,8 +158,9 @@ class Blocks {
         block_(a.block),
         first_row_(a.first_row),
         axis_rows_(a.axis_rows),
+        pitch_((a.columns + V::lanes - 1) / V::lanes * V::lanes),
         tails_(static_cast<Sum*>(a.scratch)),
-        head_(static_cast<Sum*>(a.scratch) + a.block * a.columns) {}
+        head_(static_cast<Sum*>(a.scratch) + a.block * pitch_) {}
 
   template <class T>
   void sum(const Run& run, const Target<T> target) {
@@ -180,14 +181,15 @@ class Blocks {
   }
 
  private:
-  // *to = weight * row r (+ *from)
+  // *to = weight * row r (+ *from). Partial sums are kept in whole vectors: a load waits long for a
+  // store of part of one.
   BACKOPS_INLINE void add_row(std::int64_t r, const Sum* from, Sum* to) const {
     const S* const source = rows_.row(r - first_row_);
     const V weight = rows_.weights.of(r - first_row_);
     for_vectors<V>(rows_.columns, [&](auto kind, std::int64_t j, int count) {
       V sum = load<V>(kind, source + j, count) * weight;
-      if (from) sum = load<V>(kind, from + j, count) + sum;
-      store(kind, sum, to + j, count);
+      if (from) sum = V::load(from + j) + sum;
+      sum.store(to + j);
     });
   }
 
@@ -196,13 +198,13 @@ class Blocks {
     if (start_ != tail_start_) {
       const Sum* from = nullptr;
       for (std::int64_t r = block_end - 1; r >= row; --r) {
-        Sum* const to = tails_ + (r - start_) * rows_.columns;
+        Sum* const to = tails_ + (r - start_) * pitch_;
         add_row(r, from, to);
         from = to;
       }
       tail_start_ = start_;
     }
-    return tails_ + (row - start_) * rows_.columns;
+    return tails_ + (row - start_) * pitch_;
   }
 
   // Makes head_ the sum of the rows from `start` to before `end`'s last; null if that is none.
@@ -220,7 +222,7 @@ class Blocks {
   template <class T>
   BACKOPS_INLINE void put(const Sum* sums, const Target<T> target) const {
     for_vectors<V>(rows_.columns, [&](auto kind, std::int64_t j, int count) {
-      target.put(kind, rows_.finished(kind, load<V>(kind, sums + j, count), j, count), j, count);
+      target.put(kind, rows_.finished(kind, V::load(sums + j), j, count), j, count);
     });
   }
 
@@ -234,9 +236,9 @@ class Blocks {
     const Rows<V, S, W> rows = rows_;
     for_vectors<V>(rows.columns, [&](auto kind, std::int64_t j, int count) {
       V sum = load<V>(kind, source + j, count) * weight;
-      if (head) sum = load<V>(kind, head + j, count) + sum;
-      store(kind, sum, new_head + j, count);
-      if (tail) sum = load<V>(kind, tail + j, count) + sum;
+      if (head) sum = V::load(head + j) + sum;
+      sum.store(new_head + j);
+      if (tail) sum = V::load(tail + j) + sum;
       target.put(kind, rows.finished(kind, sum, j, count), j, count);
     });
     head_end_ = r + 1;
@@ -244,6 +246,7 @@ class Blocks {
 
   const Rows<V, S, W> rows_;
   const std::int64_t block_, first_row_, axis_rows_;
+  const std::int64_t pitch_;  // of partial sums
   Sum* const tails_;
   Sum* const head_;
   std::int64_t start_ = 0;                       // of the current block
@@ -315,7 +318,7 @@ struct Place {
   BACKOPS_INLINE V at(std::int64_t j) const { return V::load_shifted(base + j, shift); }
 };
 
-// Sums of 4^l neighbours, for a.level_rows rows at a time: level 0 is the rows themselves. Neighbours
+// Sums of base^l neighbours, for a.level_rows rows at a time: level 0 is the rows themselves. Neighbours
 // across a row's end are summed too and never used. One row at a time would read each level before
 // its stores have left the core.
 constexpr int kMaxLevels = 32;
@@ -342,20 +345,30 @@ class Levels {
  private:
   void make(const Sum* source) {
     const std::int64_t rows = rows_left_ < args_.level_rows ? rows_left_ : args_.level_rows;
-    const std::int64_t columns = rows * args_.source_columns;
     levels_[0] = source;
-    for (int l = 1; l < args_.levels; ++l) {
-      const Sum* const from = levels_[l - 1];
+    std::int64_t step = 1;
+    for (int l = 1; l < args_.levels; ++l, step *= args_.base) {
       Sum* const to = static_cast<Sum*>(args_.scratch) + (l - 1) * args_.level_pitch;
-      const std::int64_t step = std::int64_t{1} << (2 * (l - 1));
-      const Place<V> places[4] = {{from, 0}, {from, step}, {from, 2 * step}, {from, 3 * step}};
-      for_vectors<V>(columns - 4 * step + 1, [&](auto kind, std::int64_t j, int count) {
-        V sum = places[0].at(j);
-        for (int i = 1; i < 4; ++i) sum = sum + places[i].at(j);
-        store(kind, sum, to + j, count);
-      });
+      const std::int64_t columns = rows * args_.source_columns - args_.base * step + 1;
+      switch (args_.base) {
+        case 3: add<3>(levels_[l - 1], step, columns, to); break;
+        case 4: add<4>(levels_[l - 1], step, columns, to); break;
+        case 5: add<5>(levels_[l - 1], step, columns, to); break;
+        default: add<6>(levels_[l - 1], step, columns, to); break;
+      }
       levels_[l] = to;
     }
+  }
+
+  template <int kBase>
+  static void add(const Sum* from, std::int64_t step, std::int64_t columns, Sum* to) {
+    Place<V> places[kBase];
+    for (int i = 1; i < kBase; ++i) places[i] = Place<V>(from, i * step);
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = V::load(from + j);
+      for (int i = 1; i < kBase; ++i) sum = sum + places[i].at(j);
+      store(kind, sum, to + j, count);
+    });
   }
 
   const SpreadArgs& args_;
@@ -426,6 +439,8 @@ void slide_direct(const SpreadArgs& a) {
   });
 }
 
+constexpr int kMostParts = 5 * kMaxLevels;  // the largest digit, of base 6, on every level
+
 // One element of a level: where in its row, and how far beyond a whole vector.
 template <class V>
 struct SlidePart {
@@ -434,15 +449,16 @@ struct SlidePart {
   typename V::Shift shift;
 };
 
-// The kernel's digits of base 4, highest first, each so many elements of its level, read where the
-// ones before ended.
+// The kernel's digits, highest first, each so many elements of its level, read where the ones before
+// ended.
 template <class V>
 int slide_parts(const SpreadArgs& a, SlidePart<V>* parts) {
+  std::int64_t size = 1;
+  for (int l = 1; l < a.levels; ++l) size *= a.base;
   int count = 0;
   std::int64_t at = 0;
-  for (int l = a.levels - 1; l >= 0; --l) {
-    const std::int64_t digit = a.kernel >> (2 * l) & 3;
-    for (std::int64_t i = 0; i < digit; ++i, at += std::int64_t{1} << (2 * l)) {
+  for (int l = a.levels - 1; l >= 0; --l, size /= a.base) {
+    for (; at + size <= a.kernel; at += size) {
       parts[count++] = {l, at / V::lanes * V::lanes, V::shift(at % V::lanes)};
     }
   }
@@ -455,15 +471,15 @@ void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_parts, int part_c
   using Sum = typename V::Sum;
   const std::int64_t columns = a.columns;
   const int parts_used = kParts > 0 ? kParts : part_count;
-  SlidePart<V> parts[kParts > 0 ? kParts : 3 * kMaxLevels];
+  SlidePart<V> parts[kParts > 0 ? kParts : kMostParts];
   for (int i = 0; i < parts_used; ++i) parts[i] = all_parts[i];
   Levels<V> levels(a);
   for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
     levels.next(source);
-    const Sum* from[kParts > 0 ? kParts : 3 * kMaxLevels];
+    const Sum* from[kParts > 0 ? kParts : kMostParts];
     for (int i = 0; i < parts_used; ++i) from[i] = levels.row(parts[i].level) + parts[i].offset;
     for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = V::load_shifted(from[0] + j, parts[0].shift);
+      V sum = V::load(from[0] + j);
       for (int i = 1; i < parts_used; ++i) {
         sum = sum + V::load_shifted(from[i] + j, parts[i].shift);
       }
@@ -474,9 +490,11 @@ void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_parts, int part_c
 
 template <class V, class T>
 void slide_far(const SpreadArgs& a) {
-  SlidePart<V> parts[3 * kMaxLevels];
+  SlidePart<V> parts[kMostParts];
   const int count = slide_parts<V>(a, parts);
   switch (count) {
+    case 1: return slide_levels<V, T, 1>(a, parts, count);
+    case 2: return slide_levels<V, T, 2>(a, parts, count);
     case 3: return slide_levels<V, T, 3>(a, parts, count);
     case 4: return slide_levels<V, T, 4>(a, parts, count);
     case 5: return slide_levels<V, T, 5>(a, parts, count);

@@ -50,7 +50,7 @@ struct CombineArgs {
 struct SpreadTerm {
   std::int32_t offset;    // element of the source row where lane 0's pattern starts
   std::uint32_t pattern;  // row of SpreadTable::patterns
-  std::uint16_t level;    // sums of 4^level neighbours
+  std::uint16_t level;    // sums of base^level neighbours
   std::uint16_t mask;     // lanes that have this term
 };
 
@@ -78,7 +78,8 @@ struct SpreadArgs {
   std::int64_t source_columns;  // readable elements of a source row
   const SpreadTable* table;     // spread only
   std::int64_t kernel;          // slide only: target[w] = source[w] + ... + source[w + kernel - 1]
-  int levels;                   // partial sums to make: level l adds 4^l neighbours
+  int base;                     // of levels, 3 to 6
+  int levels;                   // partial sums to make: level l adds base^l neighbours
   std::int64_t level_rows;      // rows they are made for at once
   std::int64_t level_pitch;     // sums from one level to the next
   void* scratch;                // levels - 1 of them
