@@ -14,6 +14,8 @@ namespace backops {
 namespace {
 
 #define BACKOPS_INLINE inline __attribute__((always_inline))
+// Rows are often two or three vectors long: a call per row would cost as much as the row.
+#define BACKOPS_FLATTEN __attribute__((flatten))
 
 // Vector stores may alias anything, arguments included: loops work on local copies of theirs, or
 // the compiler would load them again after every store.
@@ -255,7 +257,7 @@ class Blocks {
 };
 
 template <class V, class S, class T, class W>
-void combine_weighted(const CombineArgs& args, W weights) {
+BACKOPS_FLATTEN void combine_weighted(const CombineArgs& args, W weights) {
   const CombineArgs a = args;
   for (std::int64_t plane = 0; plane < a.planes; ++plane) {
     char* const target = a.target + a.target_offsets[plane];
@@ -385,7 +387,7 @@ BACKOPS_INLINE V moved(const typename V::Sum* from, const std::int32_t* pattern)
 
 // kTerms 0: any number of terms, at any level.
 template <class V, class T, Reach kReach, int kTerms>
-void spread_rows(const SpreadArgs& a) {
+BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const std::int64_t terms = kTerms > 0 ? kTerms : a.table->terms_per_vector;
   const std::int32_t* const patterns = a.table->patterns;
@@ -427,7 +429,7 @@ void spread(const SpreadArgs& a) {
 }
 
 template <class V, class T, int kKernel>
-void slide_direct(const SpreadArgs& a) {
+BACKOPS_FLATTEN void slide_direct(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const std::int64_t columns = a.columns;
   for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
@@ -467,7 +469,7 @@ int slide_parts(const SpreadArgs& a, SlidePart<V>* parts) {
 
 // kParts 0: any number.
 template <class V, class T, int kParts>
-void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_parts, int part_count) {
+BACKOPS_FLATTEN void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_parts, int part_count) {
   using Sum = typename V::Sum;
   const std::int64_t columns = a.columns;
   const int parts_used = kParts > 0 ? kParts : part_count;
@@ -519,7 +521,7 @@ void slide(const SpreadArgs& a) {
 }
 
 template <class V, class T>
-void fill(const SpreadArgs& a) {
+BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const std::int64_t columns = a.columns;
   for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
