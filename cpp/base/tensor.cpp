@@ -19,7 +19,8 @@ class CombinationSearch {
   bool exists(std::int64_t low, std::int64_t high) {
     std::sort(terms_, terms_ + size_, [](Term a, Term b) { return a.step > b.step; });
     reach_[size_] = 0;
-    for (int i = size_ - 1; i >= 0; --i) reach_[i] = reach_[i + 1] + terms_[i].step * terms_[i].count;
+    for (int i = size_ - 1; i >= 0; --i)
+      reach_[i] = reach_[i + 1] + terms_[i].step * terms_[i].count;
     budget_ = 100000;
     return search(0, low, high);
   }

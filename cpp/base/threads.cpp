@@ -5,9 +5,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
-#include <condition_variable>
 #include <string>
 #include <system_error>
 #include <thread>

@@ -91,6 +91,7 @@ PoolPlan::Impl::Impl(const PoolProblem& asked, Isa isa) : problem(asked) {
                      sum_bytes());
     if (!by_lanes->usable) by_lanes.reset();
   }
+  if (by_lanes) kernel += std::string("/") + name_of(Inner::lanes);
 }
 
 PoolPlan::PoolPlan(const PoolProblem& problem, Isa isa)
@@ -126,15 +127,15 @@ void PoolPlan::check_grad_output(const TensorView& grad_output) const {
   const PoolProblem& p = impl_->problem;
   check_dtype("{grad_output}", grad_output.dtype, p.dtype);
   const std::int64_t* const expected = impl_->output_shape;
-  if (grad_output.ndim == p.ndim &&
-      std::equal(expected, expected + p.ndim, grad_output.shape)) {
+  if (grad_output.ndim == p.ndim && std::equal(expected, expected + p.ndim, grad_output.shape)) {
     return;
   }
   const std::string input = "{input} " + shape_text(p.input_shape, p.ndim);
-  const std::string windows =
-      p.adaptive ? ""
-                 : " with {kernel_size} " + shape_text(p.kernel_size, p.rank) + ", {stride} " +
-                       shape_text(p.stride, p.rank) + ", {padding} " + shape_text(p.padding, p.rank);
+  const std::string windows = p.adaptive
+                                  ? ""
+                                  : " with {kernel_size} " + shape_text(p.kernel_size, p.rank) +
+                                        ", {stride} " + shape_text(p.stride, p.rank) +
+                                        ", {padding} " + shape_text(p.padding, p.rank);
   throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
               "but " + input + windows + " pools to " + shape_text(expected, p.ndim));
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kTileElements = 16384;
 // Sums of one step: 12 KB of float32 stay in the first-level cache between the two passes.
 constexpr std::int64_t kStepElements = 3072;
-constexpr std::int64_t kRowAlignment = 16;  // elements; no vector of sums has more lanes
+constexpr std::int64_t kRowAlignment = 16;     // elements; no vector of sums has more lanes
 constexpr std::int64_t kLevelElements = 2048;  // the same for the levels of a slide or spread
 constexpr std::int64_t kMaxTileRows = 2048;
 constexpr std::int64_t kMaxTileColumns = 8192;
@@ -37,8 +37,7 @@ std::int64_t even_piece(std::int64_t size, std::int64_t wanted, std::int64_t lea
 
 PoolGeometry::PoolGeometry(const std::vector<AxisWindows>& all_axes, Inner inner_kind,
                            std::int64_t plane_count, std::int64_t lane_count,
-                           bool depth_is_weighted, std::size_t element_bytes,
-                           std::size_t sum_bytes)
+                           bool depth_is_weighted, std::size_t element_bytes, std::size_t sum_bytes)
     : axes{all_axes[0], all_axes[1], all_axes[2]},
       inner(inner_kind),
       planes(plane_count),
@@ -61,9 +60,9 @@ PoolGeometry::PoolGeometry(const std::vector<AxisWindows>& all_axes, Inner inner
 void PoolGeometry::choose_tile() {
   const std::int64_t in[kAxes] = {axes[kDepth].in(), axes[kRows].in(), axes[kColumns].in()};
   tile_lanes = std::min<std::int64_t>(lanes, kMaxTileColumns);
-  tile[kColumns] = std::min(in[kColumns], inner == Inner::lanes
-                                              ? std::min(share(tile_lanes), kMaxTileRows)
-                                              : kMaxTileColumns);
+  tile[kColumns] =
+      std::min(in[kColumns],
+               inner == Inner::lanes ? std::min(share(tile_lanes), kMaxTileRows) : kMaxTileColumns);
   // Tiles that begin at a multiple of the stride share their tables.
   const std::int64_t period = axes[kColumns].period();
   if (period > 1 && period <= tile[kColumns] && tile[kColumns] < in[kColumns]) {
@@ -95,10 +94,10 @@ void PoolGeometry::choose_step() {
   const std::int64_t longest = axes[kRows].longest_cover();
   const std::int64_t least = longest > kLongestDirectRun ? 2 * longest : 1;
   step_rows = std::min(tile[kRows], std::max(least, kStepElements / row));
-  step_planes = step_rows < tile[kRows]
-                    ? 1
-                    : std::max<std::int64_t>(
-                          1, std::min(tile_planes, kStepElements / (row * step_rows)));
+  step_planes =
+      step_rows < tile[kRows]
+          ? 1
+          : std::max<std::int64_t>(1, std::min(tile_planes, kStepElements / (row * step_rows)));
 }
 
 // Takes half of what costs least to cut; false when nothing is left to cut.
@@ -156,8 +155,8 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
   for (const int axis : {kDepth, kRows}) {
     const std::int64_t longest = axes[axis].longest_cover();
     if (longest <= kLongestDirectRun) continue;
-    partial_elements =
-        std::max(partial_elements, (static_cast<double>(longest) + 1) * (row_elements + kRowAlignment));
+    partial_elements = std::max(
+        partial_elements, (static_cast<double>(longest) + 1) * (row_elements + kRowAlignment));
   }
   if (inner == Inner::lanes && axes[kColumns].longest_cover() > kLongestDirectRun) {
     partial_elements =

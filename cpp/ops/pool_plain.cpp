@@ -45,7 +45,8 @@ double covered_sum(const PlainJob& job, const char* plane, const Cover (&cover)[
         for (int axis = 0; axis < kAxes; ++axis) {
           offset += at[axis] * job.source.axis[axis];
           if (job.plan.weighted[axis]) {
-            weight /= static_cast<double>(job.plan.axes[static_cast<std::size_t>(axis)].divisor(at[axis]));
+            weight /= static_cast<double>(
+                job.plan.axes[static_cast<std::size_t>(axis)].divisor(at[axis]));
           }
         }
         const auto value = widen(load_unaligned<E>(plane + offset));

@@ -22,17 +22,17 @@ struct PoolPlan::Impl {
 
   // The pooled axes in the order the passes take them. Axes of size 1 come first, so that the last
   // pass always has the longest rows there are.
-  int dim[kAxes];       // axis of the tensors, or -1 for one added to make three
-  bool weighted[kAxes]; // windows along it have different divisors
-  double scale;         // product of all weights that are the same for all windows
+  int dim[kAxes];        // axis of the tensors, or -1 for one added to make three
+  bool weighted[kAxes];  // windows along it have different divisors
+  double scale;          // product of all weights that are the same for all windows
 
   // The same problem for each kind of memory layout; which one runs is seen from the strides.
-  std::optional<PoolGeometry> by_rows;    // columns contiguous, and every layout without a better
-  std::optional<PoolGeometry> folded;     // grad_input contiguous under windows that cover it all
-  std::optional<PoolGeometry> by_lanes;   // channels contiguous
-  int folded_axes = 0;                    // how many of the last axes are folded into one
-  SpreadTables tables;                    // for by_rows
-  std::vector<AxisWindows> axes;          // in the order of the passes
+  std::optional<PoolGeometry> by_rows;   // columns contiguous, and every layout without a better
+  std::optional<PoolGeometry> folded;    // grad_input contiguous under windows that cover it all
+  std::optional<PoolGeometry> by_lanes;  // channels contiguous
+  int folded_axes = 0;                   // how many of the last axes are folded into one
+  SpreadTables tables;                   // for by_rows
+  std::vector<AxisWindows> axes;         // in the order of the passes
 
   bool is_batched() const { return problem.ndim == problem.rank + 2; }
   std::int64_t batch() const { return is_batched() ? problem.input_shape[0] : 1; }

@@ -55,8 +55,8 @@ std::int64_t pooled_size(const PoolProblem& p, int axis) {
   if (p.kernel_size[axis] > padded) {
     throw Error(ErrorKind::shape, "{input}", shape_text(p.input_shape, p.ndim),
                 "but " + element("{kernel_size}", axis) + " = " +
-                    std::to_string(p.kernel_size[axis]) + " needs a padded size of at least that, " +
-                    "not " + std::to_string(padded));
+                    std::to_string(p.kernel_size[axis]) +
+                    " needs a padded size of at least that, " + "not " + std::to_string(padded));
   }
   const std::int64_t stride = p.stride[axis], room = padded - p.kernel_size[axis];
   if (!p.ceil_mode) return room / stride + 1;
@@ -70,9 +70,9 @@ std::int64_t pooled_size(const PoolProblem& p, int axis) {
 
 void check_pool_problem(const PoolProblem& p, std::int64_t output_shape[kMaxDims]) {
   if (p.ndim != p.rank + 1 && p.ndim != p.rank + 2) {
-    throw Error(ErrorKind::shape, "{input}", shape_text(p.input_shape, std::min(p.ndim, kMaxDims)),
-                "expected " + std::to_string(p.rank + 1) + " or " + std::to_string(p.rank + 2) +
-                    " axes");
+    throw Error(
+        ErrorKind::shape, "{input}", shape_text(p.input_shape, std::min(p.ndim, kMaxDims)),
+        "expected " + std::to_string(p.rank + 1) + " or " + std::to_string(p.rank + 2) + " axes");
   }
   const bool batched = p.ndim == p.rank + 2;
   const int channels_and_batch = p.ndim - p.rank;

@@ -157,7 +157,7 @@ class TileWorker {
   std::int64_t margin_ = 0;              // zeros before the outputs of a row of sums
   std::int64_t sum_pitch_ = 0;           // bytes from one row of sums to the next
   std::int64_t margins_ready_for_ = -1;  // column tile whose margins are zero already
-  bool rows_may_join_ = false;                // rows may join, see join_rows
+  bool rows_may_join_ = false;           // rows may join, see join_rows
 
   // The passes over rows and columns, but for what a step sets.
   CombineArgs row_pass_{}, lane_pass_{};
@@ -324,8 +324,8 @@ void TileWorker::sum_depth() {
   args.target_pitch_bytes = plane_sums;
   args.compact = true;
   // Rows that follow each other are one long row; partial sums of long runs want short ones.
-  const bool rows_join = row_pitch_ == row_elements_ * b_.element_bytes &&
-                         args.block <= kLongestDirectRun;
+  const bool rows_join =
+      row_pitch_ == row_elements_ * b_.element_bytes && args.block <= kLongestDirectRun;
   args.planes = rows_join ? 1 : source_size_[kRows];
   args.columns = rows_join ? row_elements_ * source_size_[kRows] : row_elements_;
   for (std::int64_t r = 0; r < args.planes; ++r) {
@@ -362,9 +362,9 @@ void TileWorker::prepare_passes() {
   row_pass_.columns = row_elements_;
   const std::int64_t source_bytes = g_.sums_depth ? sum_bytes_ : b_.element_bytes;
   rows_may_join_ = g_.axes[kRows].covers_every_index_once() && !b_.plan.weighted[kRows] &&
-              (b_.is_lanes() || !b_.plan.weighted[kColumns]) &&
-              sum_pitch_ == row_elements_ * sum_bytes_ &&
-              (run_count_[kRows] == 1 || row_pitch_ == row_elements_ * source_bytes);
+                   (b_.is_lanes() || !b_.plan.weighted[kColumns]) &&
+                   sum_pitch_ == row_elements_ * sum_bytes_ &&
+                   (run_count_[kRows] == 1 || row_pitch_ == row_elements_ * source_bytes);
 
   const std::int64_t image_column = lane_count_ * b_.element_bytes;
   target_row_pitch_ = b_.direct ? b_.target.axis[kRows] : size_[kColumns] * image_column;
@@ -488,10 +488,9 @@ void TileWorker::write_lanes(const Step& step) {
     from[r] = r * sum_pitch_;
     to[r] = row_runs[r].target * target_row_pitch_;
   }
-  const StridedBlock row_block = {
-      {1, 1, size_[kColumns], lane_count_},
-      {0, 0, args.target_pitch_bytes, b_.element_bytes},
-      {0, 0, args.target_pitch_bytes, b_.element_bytes}};
+  const StridedBlock row_block = {{1, 1, size_[kColumns], lane_count_},
+                                  {0, 0, args.target_pitch_bytes, b_.element_bytes},
+                                  {0, 0, args.target_pitch_bytes, b_.element_bytes}};
   for (std::int64_t p = 0; p < step.planes; ++p) {
     args.source = at<char>(g_.row_sums) + p * step.runs * sum_pitch_;
     args.target = target_ + target_planes_[step.first_plane + p];
@@ -515,10 +514,9 @@ void TileWorker::repeat_depth(const Run& depth_run) {
   if (depth_run.repeat == 1) return;
   const std::int64_t* const targets = at<std::int64_t>(g_.plane_targets);
   const std::int64_t lane_stride = b_.is_lanes() ? b_.target.channel : b_.element_bytes;
-  const StridedBlock block = {
-      {1, size_[kRows], size_[kColumns], lane_count_},
-      {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride},
-      {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride}};
+  const StridedBlock block = {{1, size_[kRows], size_[kColumns], lane_count_},
+                              {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride},
+                              {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride}};
   for (std::int64_t p = 0; p < plane_count_; ++p) {
     char* const first = b_.grad_input.data + targets[p] + target_origin(depth_run.target);
     for (std::int64_t q = 1; q < depth_run.repeat; ++q) {
@@ -532,10 +530,9 @@ void TileWorker::copy_image(std::int64_t depth) {
   const std::int64_t* const targets = at<std::int64_t>(g_.plane_targets);
   const std::int64_t column = lane_count_ * b_.element_bytes, row = size_[kColumns] * column;
   const std::int64_t lane_stride = b_.is_lanes() ? b_.target.channel : b_.element_bytes;
-  const StridedBlock block = {
-      {1, size_[kRows], size_[kColumns], lane_count_},
-      {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride},
-      {0, row, column, b_.element_bytes}};
+  const StridedBlock block = {{1, size_[kRows], size_[kColumns], lane_count_},
+                              {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride},
+                              {0, row, column, b_.element_bytes}};
   for (std::int64_t p = 0; p < plane_count_; ++p) {
     char* const target = b_.grad_input.data + targets[p] + target_origin(depth);
     const char* const image = at<char>(g_.image) + p * image_plane_bytes();
@@ -561,8 +558,8 @@ void TileWorker::stream_image(char* target, const char* image) const {
 
 void work_on_tiles(void* context, int worker) {
   Binding& binding = *static_cast<Binding*>(context);
-  TileWorker tiles(binding, binding.workspace +
-                                static_cast<std::size_t>(worker) * binding.geometry.bytes);
+  TileWorker tiles(binding,
+                   binding.workspace + static_cast<std::size_t>(worker) * binding.geometry.bytes);
   for (;;) {
     const std::int64_t task = binding.next_task.fetch_add(1, std::memory_order_relaxed);
     if (task >= binding.geometry.tasks) break;

@@ -16,8 +16,8 @@ Rounding rounding_of(Precision precision, DType dtype) {
   const bool no_effect = precision == Precision::allow_fp32_down ||
                          (precision == Precision::fp16 && dtype == DType::float16);
   if (no_effect) return Rounding::none;
-  const std::string expected = dtype == DType::float16 ? "keep, allow_fp32_down or fp16"
-                                                       : "keep or allow_fp32_down";
+  const std::string expected =
+      dtype == DType::float16 ? "keep, allow_fp32_down or fp16" : "keep or allow_fp32_down";
   throw Error(ErrorKind::param, "{precision}", "'" + std::string(name_of(precision)) + "'",
               "expected " + expected + " for " + name_of(dtype));
 }

@@ -10,8 +10,8 @@ namespace backops {
 
 enum class Precision : std::uint8_t { keep, allow_fp32_down, fp16, hf32 };
 
-// How float32 operands are rounded before use. HF32 keeps 11 mantissa bits on Atlas A2 and A3, 10 on
-// Ascend 950.
+// How float32 operands are rounded before use. HF32 keeps 11 mantissa bits on Atlas A2 and A3, 10
+// on Ascend 950.
 enum class Rounding : std::uint8_t { none, float16, hf32_11, hf32_10 };
 
 // The rounding an Atlas A2 applies. Throws Error where the dtype refuses the precision.

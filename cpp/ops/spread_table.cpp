@@ -63,8 +63,8 @@ SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, i
 }
 
 SpreadTable SpreadTables::table(std::int64_t tile) const {
-  const Entry& entry = entries_[static_cast<std::size_t>(
-      entry_of_tile_[static_cast<std::size_t>(tile)])];
+  const Entry& entry =
+      entries_[static_cast<std::size_t>(entry_of_tile_[static_cast<std::size_t>(tile)])];
   return {terms_.data() + entry.first_term, terms_per_vector_, patterns_.data(), entry.reach};
 }
 
@@ -94,7 +94,8 @@ void SpreadTables::add_vector(const LaneCovers& lanes, Reach& reach) {
     for (std::size_t lane = 0; lane < position.size(); ++lane) {
       const std::int64_t count = lanes.count[lane];
       const bool has_term =
-          levels_ > 1 ? t % kLargestDigit < count / power(kSpreadBase, level) % kSpreadBase : t < count;
+          levels_ > 1 ? t % kLargestDigit < count / power(kSpreadBase, level) % kSpreadBase
+                      : t < count;
       if (has_term) mask |= 1u << lane;
     }
     add_term(position, mask, level, reach);

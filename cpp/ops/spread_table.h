@@ -11,8 +11,8 @@
 
 namespace backops {
 
-// Covers longer than this are summed by their digits: a digit d of value base^l is d elements of level
-// l (sums of base^l neighbours). Shorter ones are summed one by one.
+// Covers longer than this are summed by their digits: a digit d of value base^l is d elements of
+// level l (sums of base^l neighbours). Shorter ones are summed one by one.
 constexpr std::int64_t kLongestDirectSpread = 8;
 
 class SpreadTables {

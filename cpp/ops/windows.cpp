@@ -73,7 +73,8 @@ void AxisWindows::find_edges() {
   // can differ from the rest.
   plain_begin_ = count_include_pad_ ? 0 : std::min(out_, ceil_div(padding_, stride_));
   const std::int64_t end = count_include_pad_ ? in_ + padding_ : in_;
-  const std::int64_t last_start = end - kernel_ + padding_;  // start + padding of the last plain one
+  const std::int64_t last_start =
+      end - kernel_ + padding_;  // start + padding of the last plain one
   plain_end_ = last_start < 0 ? 0 : std::min(out_, last_start / stride_ + 1);
   plain_end_ = std::max(plain_begin_, plain_end_);
   one_divisor_ = true;

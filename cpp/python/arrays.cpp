@@ -23,7 +23,8 @@ constexpr std::size_t kArrayAlignment = 64;  // what XLA asks of memory it does 
 
 PyObject* g_bfloat16_type = nullptr;  // ml_dtypes.bfloat16
 
-void take_shape(TensorView& view, int ndim, const std::int64_t* shape, const std::string& argument) {
+void take_shape(TensorView& view, int ndim, const std::int64_t* shape,
+                const std::string& argument) {
   if (ndim > kMaxDims) {
     throw Error(ErrorKind::shape, argument, "an array with " + std::to_string(ndim) + " axes",
                 "expected at most " + std::to_string(kMaxDims));
@@ -109,9 +110,8 @@ TensorView view_of_dlpack(const dlpack::Tensor& tensor, const std::string& argum
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   std::int64_t dense = static_cast<std::int64_t>(size_of(view.dtype));
   for (int i = view.ndim - 1; i >= 0; --i) {
-    view.stride_bytes[i] = tensor.strides
-                               ? tensor.strides[i] * static_cast<std::int64_t>(size_of(view.dtype))
-                               : dense;
+    view.stride_bytes[i] =
+        tensor.strides ? tensor.strides[i] * static_cast<std::int64_t>(size_of(view.dtype)) : dense;
     dense *= view.shape[i];
   }
   return view;
@@ -123,8 +123,8 @@ const dlpack::ExchangeApi* exchange_api(nb::handle object) {
   const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
   const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
   if (!PyCapsule_CheckExact(capsule.ptr())) return nullptr;
-  auto* api = static_cast<dlpack::ExchangeApi*>(
-      PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  auto* api =
+      static_cast<dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
   if (api == nullptr) PyErr_Clear();
   while (api != nullptr && api->version.major != 1) api = api->older;
   return api != nullptr && api->view_object != nullptr ? api : nullptr;
@@ -185,9 +185,9 @@ bool comes_from_jax(nb::handle object) {
 Array view_through_capsule(nb::handle object, const std::string& argument) {
   if (nb::hasattr(object, "__dlpack_device__")) {
     const nb::object device = object.attr("__dlpack_device__")();
-    check_device({nb::cast<std::int32_t>(nb::int_(device[0])),
-                  nb::cast<std::int32_t>(nb::int_(device[1]))},
-                 argument);
+    check_device(
+        {nb::cast<std::int32_t>(nb::int_(device[0])), nb::cast<std::int32_t>(nb::int_(device[1]))},
+        argument);
   }
   const nb::object capsule = dlpack_capsule(object, argument);
   // The capsule is not consumed: it frees the tensor itself when `owner` goes.
@@ -271,8 +271,7 @@ NewArray new_numpy(PyArray_Descr* descr, DType dtype, const std::int64_t* shape,
   char* const data = PyArray_BYTES(reinterpret_cast<PyArrayObject*>(array.ptr()));
   if (!p.is_identity) {
     PyArray_Dims back{p.back, ndim};
-    array = nb::steal(
-        PyArray_Transpose(reinterpret_cast<PyArrayObject*>(array.ptr()), &back));
+    array = nb::steal(PyArray_Transpose(reinterpret_cast<PyArrayObject*>(array.ptr()), &back));
     if (!array.is_valid()) nb::raise_python_error();
   }
   return {array, dense_view(data, dtype, shape, ndim, order), {}};
@@ -298,8 +297,8 @@ dlpack::DataType dlpack_type_of(DType dtype) {
 NewArray new_through_api(const dlpack::ExchangeApi& api, DType dtype, const std::int64_t* shape,
                          int ndim, const int* order) {
   Permutation p = permutation(shape, ndim, order);
-  dlpack::Tensor prototype{nullptr, {dlpack::kCpu, 0},      ndim, dlpack_type_of(dtype),
-                           p.shape, nullptr, 0};
+  dlpack::Tensor prototype{nullptr, {dlpack::kCpu, 0}, ndim, dlpack_type_of(dtype),
+                           p.shape, nullptr,           0};
   dlpack::ManagedVersioned* managed = nullptr;
   std::string reason;
   const auto set_error = [](void* context, const char*, const char* message) {
@@ -309,8 +308,7 @@ NewArray new_through_api(const dlpack::ExchangeApi& api, DType dtype, const std:
     PyErr_SetString(PyExc_MemoryError, reason.c_str());
     nb::raise_python_error();
   }
-  char* const data =
-      static_cast<char*>(managed->tensor.data) + managed->tensor.byte_offset;
+  char* const data = static_cast<char*>(managed->tensor.data) + managed->tensor.byte_offset;
   void* raw = nullptr;
   if (api.to_object(managed, &raw) != 0) nb::raise_python_error();
   nb::object array = nb::steal(static_cast<PyObject*>(raw));
@@ -348,8 +346,9 @@ NewArray new_through_dlpack(const nb::object& importer, DType dtype, const std::
   const dlpack::DataType type = dlpack_type_of(dtype);
   std::size_t sizes[kMaxDims];
   for (int i = 0; i < ndim; ++i) sizes[i] = static_cast<std::size_t>(shape[i]);
-  const nb::ndarray<nb::array_api> memory(data, static_cast<std::size_t>(ndim), sizes, owner, nullptr,
-                             nb::dlpack::dtype{type.code, type.bits, type.lanes});
+  const nb::ndarray<nb::array_api> memory(data, static_cast<std::size_t>(ndim), sizes, owner,
+                                          nullptr,
+                                          nb::dlpack::dtype{type.code, type.bits, type.lanes});
   return {nb::cast(memory), dense_view(data, dtype, shape, ndim, order), importer};
 }
 
@@ -396,7 +395,8 @@ Memory memory_of(nb::handle object, const std::string& argument) {
       count *= tensor.shape[i];
     }
     return {static_cast<char*>(tensor.data) + tensor.byte_offset,
-            static_cast<std::size_t>(count * tensor.dtype.bits * tensor.dtype.lanes / 8), {}};
+            static_cast<std::size_t>(count * tensor.dtype.bits * tensor.dtype.lanes / 8),
+            {}};
   }
   const nb::object view = nb::steal(PyMemoryView_FromObject(object.ptr()));
   if (!view.is_valid()) {
@@ -496,8 +496,7 @@ NewArray new_array(nb::handle like_object, const Array& like, const std::int64_t
   memory_order(like.view, order);
   const DType dtype = like.view.dtype;
   if (like.origin == Origin::numpy) {
-    PyArray_Descr* const descr =
-        PyArray_DESCR(reinterpret_cast<PyArrayObject*>(like_object.ptr()));
+    PyArray_Descr* const descr = PyArray_DESCR(reinterpret_cast<PyArrayObject*>(like_object.ptr()));
     return new_numpy(descr, dtype, shape, ndim, order);
   }
   if (like.origin == Origin::exchange_api) {

@@ -1,5 +1,5 @@
-// backops._native: unwraps Python arguments, calls the core, wraps what comes back. What is legal is
-// decided in the core; only what Python alone can get wrong (types, lengths) is checked here.
+// backops._native: unwraps Python arguments, calls the core, wraps what comes back. What is legal
+// is decided in the core; only what Python alone can get wrong (types, lengths) is checked here.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -48,8 +48,8 @@ void set_num_threads(nb::handle n) {
     if (name == "grad_output") return grad_output_name;
     return name;
   });
-  const nb::object type = nb::module_::import_("backops.errors")
-                              .attr(kClasses[static_cast<std::size_t>(error.kind())]);
+  const nb::object type =
+      nb::module_::import_("backops.errors").attr(kClasses[static_cast<std::size_t>(error.kind())]);
   const std::string text = function.empty() ? message : function + ": " + message;
   PyErr_SetString(type.ptr(), text.c_str());
   nb::raise_python_error();
@@ -152,8 +152,7 @@ void set_windows(PoolProblem& problem, const WindowArguments& a) {
   read_axes(a.padding, "padding", problem.rank, problem.padding);
   problem.ceil_mode = truth(a.ceil_mode);
   problem.count_include_pad = truth(a.count_include_pad);
-  if (!a.divisor_override.is_none() &&
-      !as_int64(a.divisor_override, &problem.divisor_override)) {
+  if (!a.divisor_override.is_none() && !as_int64(a.divisor_override, &problem.divisor_override)) {
     throw Error(ErrorKind::param, "{divisor_override}", short_repr(a.divisor_override),
                 "expected None or an int of 64 bits");
   }
@@ -293,25 +292,22 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
 
 nb::object avg_pool_backward(const char* function, int rank, nb::handle grad_output,
                              nb::handle input, nb::handle kernel_size, nb::handle stride,
-                             nb::handle padding, nb::handle ceil_mode,
-                             nb::handle count_include_pad, nb::handle divisor_override,
-                             nb::handle precision, nb::handle out) {
+                             nb::handle padding, nb::handle ceil_mode, nb::handle count_include_pad,
+                             nb::handle divisor_override, nb::handle precision, nb::handle out) {
   const WindowArguments windows{kernel_size,       stride,           padding,  ceil_mode,
                                 count_include_pad, divisor_override, precision};
-  return pool_backward(function, rank, grad_output, input, out,
-                       [&](PoolProblem& problem, const TensorView&) {
-                         set_windows(problem, windows);
-                       });
+  return pool_backward(
+      function, rank, grad_output, input, out,
+      [&](PoolProblem& problem, const TensorView&) { set_windows(problem, windows); });
 }
 
 // Adaptive pooling takes its output size from grad_output, as far as that has the right axes.
 void set_output_size(PoolProblem& problem, const TensorView& grad_output) {
   problem.adaptive = true;
   if (grad_output.ndim != problem.ndim) {
-    throw Error(ErrorKind::shape, "{grad_output}",
-                shape_text(grad_output.shape, grad_output.ndim),
-                "expected as many axes as {input} " +
-                    shape_text(problem.input_shape, problem.ndim));
+    throw Error(
+        ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
+        "expected as many axes as {input} " + shape_text(problem.input_shape, problem.ndim));
   }
   for (int axis = 0; axis < problem.rank && problem.ndim > problem.rank; ++axis) {
     problem.output_size[axis] = grad_output.shape[problem.ndim - problem.rank + axis];

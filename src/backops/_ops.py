@@ -60,7 +60,7 @@ def avg_pool2d_backward(
 
     Arguments:
         grad_output: gradient of the pooled tensor, ``(N, C, H_out, W_out)`` or without ``N``. A
-            NumPy, PyTorch or JAX array, or any other that speaks DLPack, on the CPU, of any strides;
+            NumPy, PyTorch or JAX array, or any other that speaks DLPack, on the CPU; any strides;
             float16, bfloat16, float32 or float64.
         input: the forward input, or its shape: nothing else of it is used.
         kernel_size, stride, padding: an int, or a sequence of one or two ints, in elements.
@@ -99,7 +99,8 @@ def avg_pool3d_backward(
     """Gradient of 3-D average pooling with respect to its input.
 
     >>> import numpy as np, backops
-    >>> backops.avg_pool3d_backward(np.ones((1, 1, 1, 1, 2), np.float32), (1, 1, 2, 2, 4), 2)[0, 0, 0, 0]
+    >>> grad_output = np.ones((1, 1, 1, 1, 2), np.float32)
+    >>> backops.avg_pool3d_backward(grad_output, (1, 1, 2, 2, 4), 2)[0, 0, 0, 0]
     array([0.125, 0.125, 0.125, 0.125], dtype=float32)
 
     Arguments, result and errors are those of :func:`avg_pool2d_backward`, for three axes.

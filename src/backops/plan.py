@@ -7,9 +7,10 @@
 >>> plan(np.ones((8, 64, 28, 28), np.float32), out=out, workspace=workspace) is out
 True
 
-A plan is immutable and may be run by many threads at once. ``plan.kernel`` names what will run;
-``plan.workspace_size`` is in bytes. With ``out`` and ``workspace`` given, running allocates nothing.
-A plan uses at most the number of threads that was set when it was made.
+A plan is immutable and may be run by many threads at once. ``plan.kernel`` names what will run: on
+contiguous tensors, then on channels-last ones. ``plan.workspace_size`` is in bytes. With ``out``
+and ``workspace`` given, running allocates nothing. A plan uses at most the number of threads that
+was set when it was made.
 """
 
 from __future__ import annotations

@@ -59,11 +59,10 @@ struct Avx2Vector {
     const __m256i rounded = _mm256_add_epi32(bits, bias);
     const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
     const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
-    const __m256i words =
-        _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm_packus_epi32(_mm256_castsi256_si128(words),
-                                      _mm256_extracti128_si256(words, 1)));
+    const __m256i words = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
+    _mm_storeu_si128(
+        reinterpret_cast<__m128i*>(to),
+        _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
   }
 
   void store_some(float* to, int count) const { _mm256_maskstore_ps(to, first(count), value); }
@@ -78,8 +77,8 @@ struct Avx2Vector {
   Avx2Vector operator*(Avx2Vector other) const { return {_mm256_mul_ps(value, other.value)}; }
   Avx2Vector add_masked(Avx2Vector other, std::uint32_t mask) const {
     const __m256i bit = _mm256_sllv_epi32(_mm256_set1_epi32(1), lane_numbers());
-    const __m256i chosen = _mm256_cmpeq_epi32(
-        _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(mask)), bit), bit);
+    const __m256i chosen =
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(mask)), bit), bit);
     const __m256 sum = _mm256_add_ps(value, other.value);
     return {_mm256_blendv_ps(value, sum, _mm256_castsi256_ps(chosen))};
   }

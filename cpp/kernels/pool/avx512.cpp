@@ -1,4 +1,5 @@
-// AVX-512 F, BW, DQ, VL. Sums of float64 use the portable vector, compiled for this instruction set.
+// AVX-512 F, BW, DQ, VL. Sums of float64 use the portable vector, compiled for this instruction
+// set.
 #include "kernels/pool/array_vector.h"
 #include "kernels/pool/avx512_vector.h"
 #include "kernels/pool/body.h"

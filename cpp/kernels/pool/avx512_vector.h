@@ -45,8 +45,7 @@ struct Avx512Vector {
   // Elements from `from + shift` on; see Place in body.h.
   using Shift = __m512i;
   static Shift shift(std::int64_t elements) {
-    const __m512i lane =
-        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_add_epi32(lane, _mm512_set1_epi32(static_cast<int>(elements)));
   }
   static Avx512Vector load_shifted(const float* from, Shift shift) {
@@ -117,8 +116,7 @@ struct Avx512Vector {
     std::memcpy(target, source, head);
     std::size_t at = head;
     for (; at + 64 <= bytes; at += 64) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(target + at),
-                          _mm512_loadu_si512(source + at));
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(target + at), _mm512_loadu_si512(source + at));
     }
     std::memcpy(target + at, source + at, bytes - at);
   }

@@ -169,8 +169,7 @@ class Blocks {
     if (run.count <= kLongestDirectRun) return rows_.sum(run, target);
     const std::int64_t begin = run.first + first_row_, end = begin + run.count;
     while (begin >= start_ + block_) start_ += block_;
-    const std::int64_t block_end =
-        start_ + block_ < axis_rows_ ? start_ + block_ : axis_rows_;
+    const std::int64_t block_end = start_ + block_ < axis_rows_ ? start_ + block_ : axis_rows_;
     if (end == block_end) {
       put(tail(begin, block_end), target);
     } else if (end > block_end) {
@@ -266,8 +265,8 @@ BACKOPS_FLATTEN void combine_weighted(const CombineArgs& args, W weights) {
     const auto target_of = [&](std::int64_t r) {
       const Run& run = a.runs[r];
       return a.compact ? Target<T>{target + r * a.target_pitch_bytes, 0, 1}
-                       : Target<T>{target + run.target * a.target_pitch_bytes,
-                                   a.target_pitch_bytes, run.repeat};
+                       : Target<T>{target + run.target * a.target_pitch_bytes, a.target_pitch_bytes,
+                                   run.repeat};
     };
     if (a.block <= kLongestDirectRun) {
       for (std::int64_t r = 0; r < a.run_count; ++r) rows.sum(a.runs[r], target_of(r));
@@ -306,9 +305,9 @@ BACKOPS_INLINE void for_rows(const SpreadArgs& a, const Body& body) {
   }
 }
 
-// Elements from `row + offset` on, read from the whole vectors around them. Rows of sums mostly start
-// on whole vectors, and a load across two cache lines costs more than two loads and a permutation.
-// May read beyond the row, by less than two vectors.
+// Elements from `row + offset` on, read from the whole vectors around them. Rows of sums mostly
+// start on whole vectors, and a load across two cache lines costs more than two loads and a
+// permutation. May read beyond the row, by less than two vectors.
 template <class V>
 struct Place {
   const typename V::Sum* base;
@@ -320,9 +319,9 @@ struct Place {
   BACKOPS_INLINE V at(std::int64_t j) const { return V::load_shifted(base + j, shift); }
 };
 
-// Sums of base^l neighbours, for a.level_rows rows at a time: level 0 is the rows themselves. Neighbours
-// across a row's end are summed too and never used. One row at a time would read each level before
-// its stores have left the core.
+// Sums of base^l neighbours, for a.level_rows rows at a time: level 0 is the rows themselves.
+// Neighbours across a row's end are summed too and never used. One row at a time would read each
+// level before its stores have left the core.
 constexpr int kMaxLevels = 32;
 
 template <class V>
@@ -401,8 +400,8 @@ BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
       V sum = V::fill(0);
       for (std::int64_t t = 0; t < terms; ++t, ++term) {
         const Sum* const from = (kTerms == 0 ? levels.row(term->level) : source) + term->offset;
-        sum = sum.add_masked(moved<V, kReach>(from, patterns + term->pattern * V::lanes),
-                             term->mask);
+        sum =
+            sum.add_masked(moved<V, kReach>(from, patterns + term->pattern * V::lanes), term->mask);
       }
       target.put(kind, sum, j, count);
     });
@@ -451,8 +450,8 @@ struct SlidePart {
   typename V::Shift shift;
 };
 
-// The kernel's digits, highest first, each so many elements of its level, read where the ones before
-// ended.
+// The kernel's digits, highest first, each so many elements of its level, read where the ones
+// before ended.
 template <class V>
 int slide_parts(const SpreadArgs& a, SlidePart<V>* parts) {
   std::int64_t size = 1;
@@ -469,7 +468,8 @@ int slide_parts(const SpreadArgs& a, SlidePart<V>* parts) {
 
 // kParts 0: any number.
 template <class V, class T, int kParts>
-BACKOPS_FLATTEN void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_parts, int part_count) {
+BACKOPS_FLATTEN void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_parts,
+                                  int part_count) {
   using Sum = typename V::Sum;
   const std::int64_t columns = a.columns;
   const int parts_used = kParts > 0 ? kParts : part_count;
@@ -526,9 +526,8 @@ BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
   const std::int64_t columns = a.columns;
   for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
     const V value = V::fill(*source);
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
-      target.put(kind, value, j, count);
-    });
+    for_vectors<V>(
+        columns, [&](auto kind, std::int64_t j, int count) { target.put(kind, value, j, count); });
   });
 }
 
@@ -566,7 +565,7 @@ constexpr PoolKernels make_pool_kernels(const char* name, Isa isa, DType dtype) 
 }  // namespace
 }  // namespace backops
 
-#define BACKOPS_DEFINE_POOL_KERNELS(isa, dtype, element, vector)        \
-  extern const PoolKernels pool_##dtype##_##isa;                        \
-  const PoolKernels pool_##dtype##_##isa = make_pool_kernels<vector, element>( \
-      "pool_" #dtype "_" #isa, Isa::isa, DType::dtype);
+#define BACKOPS_DEFINE_POOL_KERNELS(isa, dtype, element, vector) \
+  extern const PoolKernels pool_##dtype##_##isa;                 \
+  const PoolKernels pool_##dtype##_##isa =                       \
+      make_pool_kernels<vector, element>("pool_" #dtype "_" #isa, Isa::isa, DType::dtype);

@@ -33,17 +33,17 @@ struct CombineArgs {
   std::int64_t source_pitch_bytes, target_pitch_bytes;  // from row to row
   const Run* runs;
   std::int64_t run_count;
-  bool compact;              // sum r goes to row r alone, whatever its run says
-  double scale;              // weight of every row where weights is null
-  const void* weights;       // in the type of the sums, one per source row
+  bool compact;                // sum r goes to row r alone, whatever its run says
+  double scale;                // weight of every row where weights is null
+  const void* weights;         // in the type of the sums, one per source row
   const void* column_weights;  // in the type of the sums, one per column, or null
   std::int64_t columns;
   // For runs beyond kLongestDirectRun. Blocks are counted from row 0 of the whole axis, so that a
   // sum does not depend on the tile it is taken in.
-  std::int64_t block;        // rows per block: the longest run of the axis
-  std::int64_t first_row;    // number, on the whole axis, of source row 0
-  std::int64_t axis_rows;    // rows of the whole axis
-  void* scratch;             // (block + 1) rows of sums, unused where runs are short
+  std::int64_t block;      // rows per block: the longest run of the axis
+  std::int64_t first_row;  // number, on the whole axis, of source row 0
+  std::int64_t axis_rows;  // rows of the whole axis
+  void* scratch;           // (block + 1) rows of sums, unused where runs are short
 };
 
 // Where the lanes of one target vector come from, for one term of its sum.
@@ -92,13 +92,13 @@ struct PoolKernels {
   const char* name;  // pool_<dtype>_<isa>
   Isa isa;
   DType dtype;
-  int lanes;                               // of a vector of sums
+  int lanes;                                   // of a vector of sums
   void (*combine_source)(const CombineArgs&);  // tensor elements in, sums out
   void (*combine_sums)(const CombineArgs&);    // sums in, sums out
   void (*combine_target)(const CombineArgs&);  // sums in, tensor elements out
   void (*spread)(const SpreadArgs&);           // sums in, tensor elements out
   void (*slide)(const SpreadArgs&);
-  void (*fill)(const SpreadArgs&);             // target[w] = source[0]
+  void (*fill)(const SpreadArgs&);  // target[w] = source[0]
   // Copies past the caches; finish with stream_fence.
   void (*stream)(void* target, const void* source, std::size_t bytes);
   void (*stream_fence)();

@@ -1,0 +1,85 @@
+# Everything sets itself up: a virtual environment, the build, dependencies from PyPI.
+#
+#   make demo      run every operator on model-sized tensors
+#   make test      lint, types, all tests, sanitizers
+#   make bench     speed, side by side with PyTorch
+#   make fuzz      generated cases for as long as you let it (FUZZ_MINUTES=10)
+#   make format    format all sources
+
+SHELL := /bin/bash -o pipefail
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+FUZZ_MINUTES ?= 10
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD :=
+
+SOURCES := CMakeLists.txt pyproject.toml \
+  $(shell find cmake cpp src -type f -not -path '*/__pycache__/*' 2>/dev/null)
+CPP_FILES := $(shell find cpp -name '*.h' -o -name '*.cpp' -o -name '*.inc')
+
+.PHONY: demo test bench fuzz format lint types unit sanitize slow clean
+
+demo: $(VENV)/installed
+	$(BIN)/python -m backops demo
+
+test: lint types sanitize unit
+
+bench: $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python -m backops bench pool
+
+# ---- set-up ----
+
+$(VENV)/pip:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# CMake comes from PyPI unless the machine has one.
+$(VENV)/installed: $(VENV)/pip $(SOURCES)
+	$(PIP) install .
+	touch $@
+
+# The tools and libraries that only tests need; the package itself comes from the rule above.
+$(VENV)/test-tools: $(VENV)/pip pyproject.toml
+	$(PIP) install $$($(BIN)/python -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['test'])")
+	touch $@
+
+# ---- the parts of make test ----
+
+lint: $(VENV)/test-tools
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP_FILES)
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src cpp tests
+
+types: $(VENV)/test-tools
+	$(BIN)/mypy
+
+unit: $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+# The core and the extension with address and undefined-behaviour sanitizers, under the C++ tests and
+# the same Python cases; the thread pool under the thread sanitizer.
+sanitize: $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
+
+# ---- beyond make test ----
+
+fuzz: $(VENV)/installed $(VENV)/test-tools
+	end=$$(( $$(date +%s) + 60 * $(FUZZ_MINUTES) )); \
+	while [ $$(date +%s) -lt $$end ]; do \
+	  BACKOPS_FUZZ=1 $(BIN)/python -m pytest -q -n $(JOBS) -k generated || exit 1; \
+	done
+
+slow: $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python -m pytest -q -m slow
+
+format: $(VENV)/test-tools
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(CPP_FILES)
+
+clean:
+	rm -rf $(VENV) build

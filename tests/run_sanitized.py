@@ -1,0 +1,86 @@
+"""Builds the core and the extension with sanitizers and runs the tests on them.
+
+    python tests/run_sanitized.py [--jobs N]
+
+Address and undefined behaviour: all C++ tests, then the Python cases on the sanitized extension.
+Threads: the C++ test of the thread pool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sysconfig.get_path("scripts"))
+PYTHON_TESTS = ["test_pool_values.py", "test_pool_layouts.py", "test_errors.py", "test_plans.py"]
+# PyTorch and JAX allocate in ways a preloaded sanitizer takes minutes to follow, and processes
+# started by a test would not be sanitized.
+WITHOUT = "not pytorch and not torch and not jax and not sparse and not device and not allocates"
+
+
+def build(sanitizers: str, *options: str, targets: tuple[str, ...] = ()) -> Path:
+    folder = ROOT / "build" / f"sanitize-{sanitizers.partition(',')[0]}"
+    configure = [BIN / "cmake", "-S", ROOT, "-B", folder, "-G", "Ninja"]
+    configure += [f"-DCMAKE_MAKE_PROGRAM={BIN / 'ninja'}", f"-DBACKOPS_SANITIZE={sanitizers}"]
+    configure += ["-DBACKOPS_TESTS=ON", "-DBACKOPS_WERROR=ON", *options]
+    run(configure, quiet=True)
+    run([BIN / "cmake", "--build", folder, *(f"--target={t}" for t in targets)], quiet=True)
+    return folder
+
+
+def run(command: list[object], *, quiet: bool = False, **environment: str) -> None:
+    words = [str(word) for word in command]
+    print("+", " ".join(words), flush=True)
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if quiet else {}
+    done = subprocess.run(words, cwd=ROOT, env=os.environ | environment, text=True, **output)
+    if done.returncode != 0:
+        if quiet:
+            print(done.stdout)
+        sys.exit(done.returncode)
+
+
+def runtime_library(name: str) -> str:
+    return subprocess.run(
+        ["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def install_package(folder: Path) -> Path:
+    """The sanitized extension with the Python files of the work tree."""
+    package = folder / "package"
+    shutil.rmtree(package, ignore_errors=True)
+    run([BIN / "cmake", "--install", folder, "--prefix", package], quiet=True)
+    shutil.copytree(ROOT / "src" / "backops", package / "backops", dirs_exist_ok=True)
+    return package
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    jobs = str(parser.parse_args().jobs)
+
+    folder = build("address,undefined", f"-DPython_EXECUTABLE={sys.executable}")
+    run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-j", jobs])
+    # libstdc++ too: the sanitizer looks for its exception functions when it is loaded.
+    libraries = ["libasan.so", "libubsan.so", "libstdc++.so"]
+    run(
+        [sys.executable, "-m", "pytest", "-q", "-n", jobs, "-k", WITHOUT]
+        + [ROOT / "tests" / name for name in PYTHON_TESTS],
+        PYTHONPATH=str(install_package(folder)),
+        LD_PRELOAD=":".join(map(runtime_library, libraries)),
+        # CPython keeps memory until it exits; only the C++ tests look for leaks.
+        ASAN_OPTIONS="detect_leaks=0",
+    )
+
+    folder = build("thread", "-DBACKOPS_PYTHON=OFF", targets=("threads_test",))
+    run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-R", "threads"])
+
+
+if __name__ == "__main__":
+    main()

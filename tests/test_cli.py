@@ -1,0 +1,139 @@
+"""The command line: help, one-line errors, and small runs of each command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import backops
+from backops.__main__ import main
+
+COMMANDS = [["bench"], ["bench", "pool"], ["info"], ["demo"]]
+ONE_SHORT_TURN = ["--seconds", "0", "--repeats", "1"]
+
+
+@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+def test_help_shows_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, "--help"])
+    assert stopped.value.code == 0
+    assert "example: " in capsys.readouterr().out
+
+
+def test_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "backops", "info"], capture_output=True, text=True, check=True
+    )
+    assert backops.__version__ in done.stdout
+
+
+def test_import_loads_no_benchmark() -> None:
+    # Not a test for argparse: a dependency may load that by itself.
+    program = "import sys, backops; print('backops._bench' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_info_names_what_a_measurement_depends_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    shown = capsys.readouterr().out
+    for name in ("backops:", "instruction set:", "threads:", "CPU:", "numpy:", "torch:"):
+        assert name in shown
+
+
+def test_bench_pool_prints_lines_and_writes_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pool.json"
+    assert main(["bench", "pool", "--filter", "toy", "--json", str(path), *ONE_SHORT_TURN]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("toy ") for line in lines) == 3 + 2  # dtypes, summary rows
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert {result["dtype"] for result in document["results"]} == {"float32", "bfloat16", "float16"}
+    assert all(result["seconds"] > 0 and result["ratio"] > 0 for result in document["results"])
+    assert all(result["kernel"] for result in document["results"])
+    assert document["environment"]["backops"] == backops.__version__
+
+
+def test_bench_pool_restores_the_number_of_threads() -> None:
+    before = backops.get_num_threads()
+    arguments = ["--filter", "toy", "--dtype", "float32", "--threads", "1", *ONE_SHORT_TURN]
+    assert main(["bench", "pool", *arguments]) == 0
+    assert backops.get_num_threads() == before
+
+
+def test_bench_pool_catches_a_wrong_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    correct: Any = backops.avg_pool2d_backward
+
+    def flipped_padding_rule(*arguments: Any, **keywords: Any) -> Any:
+        return correct(*arguments, count_include_pad=False, **keywords)
+
+    monkeypatch.setattr(backops, "avg_pool2d_backward", flipped_padding_rule)
+    assert main(["bench", "pool", "--filter", "toy", *ONE_SHORT_TURN]) == 1
+    assert "differs from PyTorch" in capsys.readouterr().err
+
+
+def test_measurement_beside_a_busy_neighbour_is_repeated_and_marked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from backops._bench import timing
+
+    preemptions = count(step=1_000_000)
+    monkeypatch.setattr(timing, "_preemptions", lambda: next(preemptions))
+    measurement = timing.fastest({"side": lambda: None}, timing.Budget(seconds=0.0, rounds=1))
+    assert measurement.disturbed
+    assert next(preemptions) == 2 * timing.MAX_ATTEMPTS * 1_000_000
+    assert 0 < measurement.seconds["side"] < 1
+
+
+def test_demo_covers_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--quick"]) == 0
+    shown = capsys.readouterr().out
+    for rank in (1, 2, 3):
+        assert f"\navg_pool{rank}d_backward" in shown
+        assert f"\nadaptive_avg_pool{rank}d_backward" in shown
+    assert "largest error" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "required"),
+        (["bench"], 2, "required"),
+        (["nonsense"], 2, "nonsense"),
+        (["bench", "pool", "--threads", "0"], 2, "not a positive integer"),
+        (["bench", "pool", "--seconds", "nan"], 2, "not a number of seconds"),
+        (["bench", "pool", "--dtype", "int8"], 2, "int8"),
+        (["bench", "pool", "--filter", "no such case"], 1, "no such case"),
+        (["bench", "pool", "--filter", "toy", "--json", "/no/such/folder/x"], 1, "No such file"),
+    ],
+)
+def test_error_is_one_line(
+    arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        returned = main(arguments)
+    except SystemExit as stopped:
+        returned = int(stopped.code or 0)
+    shown = capsys.readouterr().err
+    assert returned == status
+    assert message in shown
+    assert shown.startswith("backops")
+    assert shown.count("\n") == 1
+
+
+def test_debug_shows_the_traceback() -> None:
+    from backops._bench import CommandError
+
+    with pytest.raises(CommandError, match="no such case"):
+        main(["bench", "pool", "--filter", "no such case", "--debug"])
