@@ -1,6 +1,4 @@
-// AVX-512 F, BW, DQ, VL. Sums of float64 use the portable vector, compiled for this instruction
-// set.
-#include "kernels/pool/array_vector.h"
+// AVX-512 F, BW, DQ, VL.
 #include "kernels/pool/avx512_vector.h"
 #include "kernels/pool/body.h"
 
@@ -9,6 +7,6 @@ namespace backops {
 BACKOPS_DEFINE_POOL_KERNELS(avx512, float32, float, Avx512Vector)
 BACKOPS_DEFINE_POOL_KERNELS(avx512, float16, Float16, Avx512Vector)
 BACKOPS_DEFINE_POOL_KERNELS(avx512, bfloat16, BFloat16, Avx512Vector)
-BACKOPS_DEFINE_POOL_KERNELS(avx512, float64, double, ArrayVector<double>)
+BACKOPS_DEFINE_POOL_KERNELS(avx512, float64, double, Avx512DoubleVector)
 
 }  // namespace backops

@@ -1,4 +1,4 @@
-// Sixteen float32 sums in one register.
+// Sixteen float32 or eight float64 sums in one register.
 #pragma once
 
 #include <immintrin.h>
@@ -10,6 +10,19 @@
 
 namespace backops {
 namespace {
+
+inline void avx512_stream(void* to, const void* from, std::size_t bytes) {
+  char* target = static_cast<char*>(to);
+  const char* source = static_cast<const char*>(from);
+  std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(target) % 64) % 64;
+  if (head > bytes) head = bytes;
+  std::memcpy(target, source, head);
+  std::size_t at = head;
+  for (; at + 64 <= bytes; at += 64) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(target + at), _mm512_loadu_si512(source + at));
+  }
+  std::memcpy(target + at, source + at, bytes - at);
+}
 
 struct Avx512Vector {
   using Sum = float;
@@ -109,16 +122,61 @@ struct Avx512Vector {
   }
 
   static void stream(void* to, const void* from, std::size_t bytes) {
-    char* target = static_cast<char*>(to);
-    const char* source = static_cast<const char*>(from);
-    std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(target) % 64) % 64;
-    if (head > bytes) head = bytes;
-    std::memcpy(target, source, head);
-    std::size_t at = head;
-    for (; at + 64 <= bytes; at += 64) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(target + at), _mm512_loadu_si512(source + at));
-    }
-    std::memcpy(target + at, source + at, bytes - at);
+    avx512_stream(to, from, bytes);
+  }
+  static void stream_fence() { _mm_sfence(); }
+};
+
+// Eight float64 sums in one register.
+struct Avx512DoubleVector {
+  using Sum = double;
+  static constexpr int lanes = 8;
+  __m512d value;
+
+  static __mmask8 first(int count) { return static_cast<__mmask8>((1u << count) - 1u); }
+
+  static Avx512DoubleVector fill(double x) { return {_mm512_set1_pd(x)}; }
+  static Avx512DoubleVector load(const double* from) { return {_mm512_loadu_pd(from)}; }
+  static Avx512DoubleVector load_some(const double* from, int count) {
+    return {_mm512_maskz_loadu_pd(first(count), from)};
+  }
+  void store(double* to) const { _mm512_storeu_pd(to, value); }
+  void store_some(double* to, int count) const { _mm512_mask_storeu_pd(to, first(count), value); }
+
+  Avx512DoubleVector operator+(Avx512DoubleVector other) const {
+    return {_mm512_add_pd(value, other.value)};
+  }
+  Avx512DoubleVector operator*(Avx512DoubleVector other) const {
+    return {_mm512_mul_pd(value, other.value)};
+  }
+  Avx512DoubleVector add_masked(Avx512DoubleVector other, std::uint32_t mask) const {
+    return {_mm512_mask_add_pd(value, static_cast<__mmask8>(mask), value, other.value)};
+  }
+
+  using Shift = __m512i;
+  static Shift shift(std::int64_t elements) {
+    return _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(elements));
+  }
+  static Avx512DoubleVector load_shifted(const double* from, Shift shift) {
+    return {_mm512_permutex2var_pd(_mm512_loadu_pd(from), shift, _mm512_loadu_pd(from + lanes))};
+  }
+
+  static __m256i load_pattern(const std::int32_t* pattern) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
+  }
+  static Avx512DoubleVector permute_one(const double* from, const std::int32_t* pattern) {
+    return {
+        _mm512_permutexvar_pd(_mm512_cvtepi32_epi64(load_pattern(pattern)), _mm512_loadu_pd(from))};
+  }
+  static Avx512DoubleVector permute_two(const double* from, const std::int32_t* pattern) {
+    return load_shifted(from, _mm512_cvtepi32_epi64(load_pattern(pattern)));
+  }
+  static Avx512DoubleVector gather(const double* from, const std::int32_t* pattern) {
+    return {_mm512_i32gather_pd(load_pattern(pattern), from, 8)};
+  }
+
+  static void stream(void* to, const void* from, std::size_t bytes) {
+    avx512_stream(to, from, bytes);
   }
   static void stream_fence() { _mm_sfence(); }
 };
