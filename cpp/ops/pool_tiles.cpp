@@ -5,78 +5,10 @@
 
 #include "base/strided_copy.h"
 #include "base/threads.h"
-#include "ops/pool_plan.h"
+#include "ops/pool_binding.h"
 
 namespace backops {
 namespace {
-
-// Results this large do not stay in any cache: writing past them spares reading them first.
-constexpr std::int64_t kStreamBytes = std::int64_t{48} << 20;
-// Shorter pieces are not worth their unaligned ends.
-constexpr std::int64_t kShortestStream = 1024;
-
-// A plan's geometry bound to two tensors.
-struct Binding {
-  const PoolPlan::Impl& plan;
-  const PoolGeometry& geometry;
-  const TensorView& grad_output;
-  const TensorView& grad_input;
-  PoolStrides source, target;
-  std::int64_t element_bytes;
-  bool pack;    // grad_output goes through a dense copy
-  bool direct;  // passes write to grad_input; otherwise to an image that is copied
-  bool stream;  // the image is copied past the caches
-  char* workspace;
-  std::atomic<std::int64_t> next_task{0};
-
-  bool is_lanes() const { return geometry.inner == Inner::lanes; }
-};
-
-// A size of 1 has no stride that could matter.
-bool has_stride(std::int64_t size, std::int64_t stride, std::int64_t expected) {
-  return size == 1 || stride == expected;
-}
-
-// Whether grad_input's folded axes lie one after the other.
-bool is_foldable(const PoolPlan::Impl& plan, const PoolStrides& target) {
-  std::int64_t expected = static_cast<std::int64_t>(plan.element_bytes());
-  for (int axis = kColumns; axis > kColumns - plan.folded_axes; --axis) {
-    const std::int64_t size = plan.by_rows->axes[axis].in();
-    if (!has_stride(size, target.axis[axis], expected)) return false;
-    expected *= size;
-  }
-  return true;
-}
-
-const PoolGeometry& choose_geometry(const PoolPlan::Impl& plan, const PoolStrides& target) {
-  const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
-  if (plan.folded && is_foldable(plan, target)) return *plan.folded;
-  const bool rows_contiguous =
-      has_stride(plan.by_rows->axes[kColumns].in(), target.axis[kColumns], element_bytes);
-  if (!rows_contiguous && plan.by_lanes && target.channel == element_bytes) return *plan.by_lanes;
-  return *plan.by_rows;
-}
-
-bool needs_packing(const PoolPlan::Impl& plan, const PoolGeometry& g, const PoolStrides& source) {
-  if (plan.problem.rounding != Rounding::none) return true;
-  const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
-  const std::int64_t columns = g.axes[kColumns].out();
-  if (g.inner != Inner::lanes) return !has_stride(columns, source.axis[kColumns], element_bytes);
-  return source.channel != element_bytes || g.tile_lanes != g.lanes ||
-         !has_stride(columns, source.axis[kColumns], element_bytes * g.lanes);
-}
-
-// Whether a tile's rows of grad_input are contiguous pieces long enough to stream.
-bool can_stream(const PoolGeometry& g, const PoolStrides& target, std::int64_t element_bytes) {
-  const bool lanes = g.inner == Inner::lanes;
-  const std::int64_t column_bytes = element_bytes * g.lanes;
-  if (lanes && (g.tile_lanes != g.lanes || target.channel != element_bytes)) return false;
-  if (!has_stride(g.axes[kColumns].in(), target.axis[kColumns], column_bytes)) return false;
-  const std::int64_t row_bytes = g.tile[kColumns] * column_bytes;
-  const bool rows_join = g.tile[kColumns] == g.axes[kColumns].in() &&
-                         has_stride(g.axes[kRows].in(), target.axis[kRows], row_bytes);
-  return (rows_join ? row_bytes * g.tile[kRows] : row_bytes) >= kShortestStream;
-}
 
 // What the row and column passes do at once: so few rows that their sums stay in the first-level
 // cache between the two.
@@ -88,7 +20,7 @@ struct Step {
 // Everything one thread does. `scratch` is its part of the workspace.
 class TileWorker {
  public:
-  TileWorker(const Binding& binding, char* scratch)
+  TileWorker(const PoolBinding& binding, char* scratch)
       : b_(binding),
         g_(binding.geometry),
         kernels_(*binding.plan.kernels),
@@ -138,7 +70,7 @@ class TileWorker {
     return size_[kRows] * size_[kColumns] * lane_count_ * b_.element_bytes;
   }
 
-  const Binding& b_;
+  const PoolBinding& b_;
   const PoolGeometry& g_;
   const PoolKernels& kernels_;
   char* const scratch_;
@@ -563,47 +495,34 @@ void TileWorker::stream_image(char* target, const char* image) const {
   }
 }
 
+struct TileJob {
+  const PoolBinding& binding;
+  char* workspace;
+  std::atomic<std::int64_t> next_task{0};
+};
+
 void work_on_tiles(void* context, int worker) {
-  Binding& binding = *static_cast<Binding*>(context);
-  TileWorker tiles(binding,
-                   binding.workspace + static_cast<std::size_t>(worker) * binding.geometry.bytes);
+  TileJob& job = *static_cast<TileJob*>(context);
+  const PoolGeometry& geometry = job.binding.geometry;
+  TileWorker tiles(job.binding, job.workspace + static_cast<std::size_t>(worker) * geometry.bytes);
   for (;;) {
-    const std::int64_t task = binding.next_task.fetch_add(1, std::memory_order_relaxed);
-    if (task >= binding.geometry.tasks) break;
+    const std::int64_t task = job.next_task.fetch_add(1, std::memory_order_relaxed);
+    if (task >= geometry.tasks) break;
     tiles.run(task);
   }
-  if (binding.stream) binding.plan.kernels->stream_fence();
+  if (job.binding.stream) job.binding.plan.kernels->stream_fence();
 }
 
 }  // namespace
 
 void run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& grad_output,
                     const TensorView& grad_input, char* workspace, int threads) noexcept {
-  const PoolStrides source = strides_of(plan, grad_output), target = strides_of(plan, grad_input);
-  const PoolGeometry& geometry = choose_geometry(plan, target);
-  const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
-  const bool lanes = geometry.inner == Inner::lanes;
-  const std::int64_t inner_stride = lanes ? target.channel : target.axis[kColumns];
-  const std::int64_t inner_size = lanes ? geometry.lanes : geometry.axes[kColumns].in();
-  const bool stream = dense_bytes(plan.problem.input_shape, plan.problem.ndim,
-                                  plan.problem.dtype) >= kStreamBytes &&
-                      can_stream(geometry, target, element_bytes);
-  const bool direct = !stream && has_stride(inner_size, inner_stride, element_bytes);
+  const PoolBinding binding = bind(plan, grad_output, grad_input);
   const std::uintptr_t misalignment = reinterpret_cast<std::uintptr_t>(workspace) % 64;
-  Binding binding{plan,
-                  geometry,
-                  grad_output,
-                  grad_input,
-                  source,
-                  target,
-                  element_bytes,
-                  needs_packing(plan, geometry, source),
-                  direct,
-                  stream,
-                  workspace + (64 - misalignment) % 64};
+  TileJob job{binding, workspace + (64 - misalignment) % 64};
   // Waking a thread costs as much as a tile or two.
-  const std::int64_t useful = (geometry.tasks + 1) / 2;
-  run_parallel(static_cast<int>(std::min<std::int64_t>(threads, useful)), work_on_tiles, &binding);
+  const std::int64_t useful = (binding.geometry.tasks + 1) / 2;
+  run_parallel(static_cast<int>(std::min<std::int64_t>(threads, useful)), work_on_tiles, &job);
 }
 
 }  // namespace backops

@@ -1,0 +1,71 @@
+#include "ops/pool_binding.h"
+
+namespace backops {
+namespace {
+
+// Results this large do not stay in any cache: writing past them spares reading them first.
+constexpr std::int64_t kStreamBytes = std::int64_t{48} << 20;
+// Shorter pieces are not worth their unaligned ends.
+constexpr std::int64_t kShortestStream = 1024;
+
+// Whether grad_input's folded axes lie one after the other.
+bool is_foldable(const PoolPlan::Impl& plan, const PoolStrides& target) {
+  std::int64_t expected = static_cast<std::int64_t>(plan.element_bytes());
+  for (int axis = kColumns; axis > kColumns - plan.folded_axes; --axis) {
+    const std::int64_t size = plan.by_rows->axes[axis].in();
+    if (!has_stride(size, target.axis[axis], expected)) return false;
+    expected *= size;
+  }
+  return true;
+}
+
+const PoolGeometry& choose_geometry(const PoolPlan::Impl& plan, const PoolStrides& target) {
+  const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
+  if (plan.folded && is_foldable(plan, target)) return *plan.folded;
+  const bool rows_contiguous =
+      has_stride(plan.by_rows->axes[kColumns].in(), target.axis[kColumns], element_bytes);
+  if (!rows_contiguous && plan.by_lanes && target.channel == element_bytes) return *plan.by_lanes;
+  return *plan.by_rows;
+}
+
+bool needs_packing(const PoolPlan::Impl& plan, const PoolGeometry& g, const PoolStrides& source) {
+  if (plan.problem.rounding != Rounding::none) return true;
+  const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
+  const std::int64_t columns = g.axes[kColumns].out();
+  if (g.inner != Inner::lanes) return !has_stride(columns, source.axis[kColumns], element_bytes);
+  return source.channel != element_bytes || g.tile_lanes != g.lanes ||
+         !has_stride(columns, source.axis[kColumns], element_bytes * g.lanes);
+}
+
+// Whether a tile's rows of grad_input are contiguous pieces long enough to stream.
+bool can_stream(const PoolGeometry& g, const PoolStrides& target, std::int64_t element_bytes) {
+  const bool lanes = g.inner == Inner::lanes;
+  const std::int64_t column_bytes = element_bytes * g.lanes;
+  if (lanes && (g.tile_lanes != g.lanes || target.channel != element_bytes)) return false;
+  if (!has_stride(g.axes[kColumns].in(), target.axis[kColumns], column_bytes)) return false;
+  const std::int64_t row_bytes = g.tile[kColumns] * column_bytes;
+  const bool rows_join = g.tile[kColumns] == g.axes[kColumns].in() &&
+                         has_stride(g.axes[kRows].in(), target.axis[kRows], row_bytes);
+  return (rows_join ? row_bytes * g.tile[kRows] : row_bytes) >= kShortestStream;
+}
+
+}  // namespace
+
+PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& grad_output,
+                 const TensorView& grad_input) {
+  const PoolStrides source = strides_of(plan, grad_output), target = strides_of(plan, grad_input);
+  const PoolGeometry& geometry = choose_geometry(plan, target);
+  const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
+  const bool lanes = geometry.inner == Inner::lanes;
+  const std::int64_t inner_stride = lanes ? target.channel : target.axis[kColumns];
+  const std::int64_t inner_size = lanes ? geometry.lanes : geometry.axes[kColumns].in();
+  const bool stream = dense_bytes(plan.problem.input_shape, plan.problem.ndim,
+                                  plan.problem.dtype) >= kStreamBytes &&
+                      can_stream(geometry, target, element_bytes);
+  const bool direct = !stream && has_stride(inner_size, inner_stride, element_bytes);
+  return {plan,   geometry, grad_output,   grad_input,
+          source, target,   element_bytes, needs_packing(plan, geometry, source),
+          direct, stream};
+}
+
+}  // namespace backops

@@ -1,0 +1,33 @@
+// Which way a plan goes through two tensors of given strides.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/pool_plan.h"
+
+namespace backops {
+
+// A plan's geometry bound to two tensors: everything that their strides decide.
+struct PoolBinding {
+  const PoolPlan::Impl& plan;
+  const PoolGeometry& geometry;
+  const TensorView& grad_output;
+  const TensorView& grad_input;
+  PoolStrides source, target;
+  std::int64_t element_bytes;
+  bool pack;    // grad_output goes through a dense copy
+  bool direct;  // passes write to grad_input; otherwise to an image that is copied
+  bool stream;  // the image is copied past the caches
+
+  bool is_lanes() const { return geometry.inner == Inner::lanes; }
+};
+
+PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& grad_output,
+                 const TensorView& grad_input);
+
+// A size of 1 has no stride that could matter.
+inline bool has_stride(std::int64_t size, std::int64_t stride, std::int64_t expected) {
+  return size == 1 || stride == expected;
+}
+
+}  // namespace backops
