@@ -158,11 +158,11 @@ def non_negative_float(text: str) -> float:
 
 
 def run_bench_pool(options: argparse.Namespace) -> None:
-    from backops._bench import pool
+    from backops._bench import pool, problems
     from backops._bench.timing import Budget
 
     pool.run(
-        dtypes=options.dtype or pool.DTYPES,
+        dtypes=options.dtype or problems.DTYPES,
         text=options.filter,
         threads=options.threads or backops.get_num_threads(),
         budget=Budget(seconds=options.seconds, rounds=options.repeats),

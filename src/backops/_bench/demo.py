@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 import backops
 import backops.reference
 from backops._bench import CommandError
-from backops._bench.pool import Problem, format_seconds, parse_problem
+from backops._bench.problems import Problem, parse_problem
+from backops._bench.report import format_seconds
 from backops._bench.timing import Budget, fastest
 
 DTYPES: dict[str, Any] = {
