@@ -3,4 +3,6 @@ set(BACKOPS_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(BACKOPS_ISA_FLAGS_avx512 ${BACKOPS_ISA_FLAGS_avx2}
     -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
 # GCC 12 takes the undefined vectors inside its own intrinsics for uses of uninitialised variables.
-list(APPEND BACKOPS_ISA_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND BACKOPS_ISA_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
+endif()

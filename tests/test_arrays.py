@@ -388,3 +388,45 @@ def test_results_are_released():
 def _resident_bytes():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.parametrize("name", ["grad_output", "out"])
+def test_tensor_without_memory_is_refused(name):
+    arguments = {"grad_output": torch.ones(1, 1, 2, 2), "out": torch.ones(1, 1, 4, 4)}
+    arguments[name].untyped_storage().resize_(0)
+    with pytest.raises(backops.LayoutError, match=f"{name} is an array without memory"):
+        backops.avg_pool2d_backward(input=(1, 1, 4, 4), kernel_size=2, **arguments)
+
+
+def test_lazily_negated_view_is_refused():
+    negated = torch.complex(torch.zeros(1, 1, 2, 2), torch.ones(1, 1, 2, 2)).conj().imag
+    assert negated.is_neg()
+    with pytest.raises(backops.LayoutError, match="grad_output is a lazily negated view"):
+        backops.avg_pool2d_backward(negated, (1, 1, 4, 4), 2)
+
+
+def test_autograd_notices_that_out_was_written():
+    kept = torch.ones(1, 1, 4, 4)
+    factor = torch.ones((), requires_grad=True)
+    product = kept * factor
+    backops.avg_pool2d_backward(torch.ones(1, 1, 2, 2), (1, 1, 4, 4), 2, out=kept)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_out_made_in_inference_mode_is_accepted():
+    with torch.inference_mode():
+        out = torch.empty(1, 1, 4, 4)
+    assert (
+        backops.avg_pool2d_backward(torch.ones(1, 1, 2, 2), (1, 1, 4, 4), 2, out=out)[0, 0, 0, 0]
+        == 0.25
+    )
+
+
+def test_interrupt_inside_an_argument_is_not_swallowed():
+    class Interrupting:
+        def __index__(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        backops.avg_pool2d_backward(np.ones((1, 1, 2, 2)), (1, 1, 4, 4), Interrupting())

@@ -561,3 +561,40 @@ def test_nothing_is_printed(capfd):
         with pytest.raises(backops.Error):
             pool2d(**arguments)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": 1}, "kernel_size is {'a': 1}, expected"),
+        ("{grad_input}", "kernel_size is '{grad_input}', expected"),
+        ("é" * 100, "kernel_size is 'ééé"),
+        ("\ud800", "kernel_size is '\\ud800', expected"),
+        (np.ones((3, 3)), "kernel_size is array([[1., 1., 1.],        [1."),
+    ],
+)
+def test_message_shows_any_value_as_it_is(value, text):
+    with pytest.raises(backops.ParamError) as caught:
+        backops.avg_pool2d_backward(np.ones((1, 1, 2, 2)), (1, 1, 4, 4), value)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_interleaved_channels_of_large_planes_do_not_overlap():
+    memory = np.ones((4, 8, 112, 112, 2), np.float32)
+    out = memory[..., 0]
+    grad = memory[:, :, ::2, ::2, 1]
+    assert backops.avg_pool2d_backward(grad, out.shape, 2, out=out) is out
+
+
+def test_result_that_fits_no_memory_is_a_memory_error_at_once():
+    grad = np.broadcast_to(np.float16(1), (1, 2**39))
+    with pytest.raises(MemoryError):
+        backops.avg_pool1d_backward(grad, (1, 2**40), 2)
+
+
+def test_flag_without_truth_value():
+    with pytest.raises(backops.ParamError, match=r"ceil_mode is array\(\[1, 2\]\), expected True"):
+        backops.avg_pool2d_backward(
+            np.ones((1, 1, 2, 2)), (1, 1, 4, 4), 2, ceil_mode=np.array([1, 2])
+        )

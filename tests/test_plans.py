@@ -389,3 +389,18 @@ def test_running_a_plan_with_out_and_workspace_allocates_nothing(tmp_path):
     assert not bad
     bad = {name: counts for name, counts in report.items() if counts["other_threads"]}
     assert not bad
+
+
+@pytest.mark.parametrize("name", ["grad_output", "out"])
+def test_workspace_in_the_memory_of_a_tensor_is_refused(name):
+    plan = backops.plan.avg_pool2d_backward((1, 4, 64, 64), 2)
+    memory = np.zeros(plan.workspace_size, np.uint8)
+    tensors = {
+        "grad_output": np.ones((1, 4, 32, 32), np.float32),
+        "out": np.ones((1, 4, 64, 64), np.float32),
+    }
+    shape = tensors[name].shape
+    tensors[name] = memory[: tensors[name].nbytes].view(np.float32).reshape(shape)
+    with pytest.raises(backops.LayoutError, match=f"workspace is memory .* that {name} does"):
+        plan(**tensors, workspace=memory)
+    assert not memory.any()

@@ -175,3 +175,13 @@ def test_one_channel_is_c_contiguous():
     case = find_case("channel_tail_1")
     grad = support.in_layout(make_grad(case), case, "channels_last")
     assert case.backward(backops, grad).flags.c_contiguous
+
+
+def test_result_of_unbatched_channels_last_is_channels_last():
+    grad = np.ones((4, 5, 3), np.float32).transpose(2, 0, 1)
+    assert backops.avg_pool2d_backward(grad, (3, 8, 10), 2).strides == (4, 120, 12)
+
+
+def test_result_of_unbatched_transposed_planes_is_contiguous():
+    grad = np.ones((3, 5, 4), np.float32).transpose(0, 2, 1)
+    assert backops.avg_pool2d_backward(grad, (3, 8, 10), 2).flags.c_contiguous

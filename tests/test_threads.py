@@ -282,3 +282,34 @@ case.backward(backops, support.make_grad(case))
 print("done")
 """
     assert support.run_python(code, timeout=60).stdout.strip() == "done"
+
+
+def test_daemon_threads_inside_an_operator_do_not_disturb_the_exit():
+    support.run_python(
+        """
+import threading, time
+import numpy as np
+import backops
+
+def forever():
+    grad = np.ones((8, 16, 56, 56), np.float32)
+    while True:
+        backops.avg_pool2d_backward(grad, (8, 16, 112, 112), 2)
+
+for _ in range(4):
+    threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.2)
+"""
+    )
+
+
+def test_operators_run_in_exit_handlers():
+    done = support.run_python(
+        """
+import atexit
+atexit.register(lambda: print(backops.avg_pool1d_backward(np.ones((1, 1, 2)), (1, 1, 4), 2).sum()))
+import numpy as np
+import backops
+"""
+    )
+    assert done.stdout.strip() == "2.0"

@@ -15,7 +15,8 @@ enum class ErrorKind : std::uint8_t { dtype, shape, param, layout };
 
 class BACKOPS_API Error : public std::exception {
  public:
-  // Reads as "<argument> is <got>, <rule>".
+  // Reads as "<argument> is <got>, <rule>". `got` may be anything a caller wrote: braces in it are
+  // left alone.
   Error(ErrorKind kind, const std::string& argument, const std::string& got,
         const std::string& rule);
 
@@ -27,7 +28,7 @@ class BACKOPS_API Error : public std::exception {
 
  private:
   ErrorKind kind_;
-  std::string text_;
+  std::string argument_, got_, rule_;
   std::string plain_;
 };
 

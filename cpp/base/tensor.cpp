@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 namespace backops {
 namespace {
@@ -18,9 +19,11 @@ class CombinationSearch {
 
   bool exists(std::int64_t low, std::int64_t high) {
     std::sort(terms_, terms_ + size_, [](Term a, Term b) { return a.step > b.step; });
-    reach_[size_] = 0;
-    for (int i = size_ - 1; i >= 0; --i)
+    reach_[size_] = divisor_[size_] = 0;
+    for (int i = size_ - 1; i >= 0; --i) {
       reach_[i] = reach_[i + 1] + terms_[i].step * terms_[i].count;
+      divisor_[i] = std::gcd(divisor_[i + 1], terms_[i].step);
+    }
     budget_ = 100000;
     return search(0, low, high);
   }
@@ -34,6 +37,9 @@ class CombinationSearch {
     if (--budget_ < 0) return true;
     if (high < 0 || low > reach_[level]) return false;
     if (level == size_) return true;
+    // Sums of what is left are multiples of its common divisor: is there one in range?
+    const std::int64_t largest = std::min(high, reach_[level]);
+    if (largest / divisor_[level] * divisor_[level] < low) return false;
     const Term term = terms_[level];
     const std::int64_t least = std::max<std::int64_t>(0, low - reach_[level + 1]);
     const std::int64_t first = (least + term.step - 1) / term.step;
@@ -45,7 +51,8 @@ class CombinationSearch {
   }
 
   Term terms_[2 * kMaxDims] = {};
-  std::int64_t reach_[2 * kMaxDims + 1] = {};
+  std::int64_t reach_[2 * kMaxDims + 1] = {};    // largest sum of the terms from here on
+  std::int64_t divisor_[2 * kMaxDims + 1] = {};  // greatest common divisor of their steps
   int size_ = 0;
   int budget_ = 0;
 };
@@ -100,6 +107,17 @@ bool overlap(const TensorView& a, const TensorView& b) {
   const std::int64_t size_a = static_cast<std::int64_t>(size_of(a.dtype));
   const std::int64_t size_b = static_cast<std::int64_t>(size_of(b.dtype));
   return search.exists(-size_a + 1 - distance, size_b - 1 - distance);
+}
+
+bool reaches_into(const TensorView& view, const void* memory, std::size_t bytes) {
+  if (is_empty(view) || bytes == 0) return false;
+  const auto begin = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory));
+  const std::int64_t low = lowest_address(view);
+  std::int64_t high = low + static_cast<std::int64_t>(size_of(view.dtype));
+  for (int i = 0; i < view.ndim; ++i) {
+    high += std::abs(view.stride_bytes[i]) * (view.shape[i] - 1);
+  }
+  return low < begin + static_cast<std::int64_t>(bytes) && begin < high;
 }
 
 bool has_overlapping_elements(const TensorView& view) {

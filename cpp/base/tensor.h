@@ -30,6 +30,9 @@ BACKOPS_API std::int64_t dense_bytes(const std::int64_t* shape, int ndim, DType 
 // slices and permutations; a search that grows too long counts as an overlap.
 BACKOPS_API bool overlap(const TensorView& a, const TensorView& b);
 
+// Whether the memory between a view's lowest and highest byte has a byte of `memory`.
+BACKOPS_API bool reaches_into(const TensorView& view, const void* memory, std::size_t bytes);
+
 // Whether two different elements of one view have a byte in common; as careful as overlap().
 BACKOPS_API bool has_overlapping_elements(const TensorView& view);
 

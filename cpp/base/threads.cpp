@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -53,7 +52,7 @@ class Pool {
     while (hired_ < wanted) {
       try {
         std::thread([this] { serve(); }).detach();
-      } catch (const std::system_error&) {
+      } catch (...) {
         return;  // fewer workers: the caller does the rest
       }
       ++hired_;
@@ -144,10 +143,11 @@ int default_thread_count() {
     }
     return static_cast<int>(value);
   }
+  int count = static_cast<int>(std::thread::hardware_concurrency());
+#ifdef __linux__
   cpu_set_t cpus;
-  const int count = sched_getaffinity(0, sizeof cpus, &cpus) == 0
-                        ? CPU_COUNT(&cpus)
-                        : static_cast<int>(std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) count = CPU_COUNT(&cpus);
+#endif
   return count < 1 ? 1 : count > kMaxThreads ? kMaxThreads : count;
 }
 

@@ -15,7 +15,8 @@ BACKOPS_API int default_thread_count();
 // Calls `work(context, worker)` on up to `threads` threads, worker 0 being the caller, and returns
 // when all calls have returned. How many calls are made is not certain: workers that are busy for
 // another caller or still asleep when worker 0 is done are left out. So `work` takes its share
-// from a common counter until nothing is left. Allocates nothing once the workers exist.
+// from a common counter until nothing is left; it must not call run_parallel itself. Allocates
+// nothing once the workers exist.
 using Work = void (*)(void* context, int worker);
 BACKOPS_API void run_parallel(int threads, Work work, void* context) noexcept;
 

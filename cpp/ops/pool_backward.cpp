@@ -1,6 +1,7 @@
 #include "ops/pool_backward.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "ops/pool_plan.h"
@@ -23,10 +24,10 @@ std::vector<AxisWindows> order_axes(const PoolProblem& p, const std::int64_t* ou
   std::fill(dim, dim + axes.size(), -1);
   for (const bool trivial : {true, false}) {
     for (int axis = 0; axis < p.rank; ++axis) {
-      const AxisWindows windows = windows_of(p, output_shape, axis);
-      if ((windows.in() == 1 && windows.out() == 1) != trivial) continue;
-      dim[axes.size()] = p.ndim - p.rank + axis;
-      axes.push_back(windows);
+      const int at = p.ndim - p.rank + axis;
+      if ((p.input_shape[at] == 1 && output_shape[at] == 1) != trivial) continue;
+      dim[axes.size()] = at;
+      axes.push_back(windows_of(p, output_shape, axis));
     }
   }
   return axes;
@@ -60,9 +61,10 @@ PoolPlan::Impl::Impl(const PoolProblem& asked, Isa isa) : problem(asked) {
   }
 
   const std::int64_t planes = batch() * channels();
+  kernel = kernels->name;
+  if (planes == 0) return;  // nothing will run
   by_rows.emplace(axes, inner_of(axes[kColumns]), planes, 1, weighted[kDepth], element_bytes(),
                   sum_bytes());
-  kernel = kernels->name;
   if (!by_rows->usable) {
     by_rows.reset();
     kernel += " plain";
@@ -70,7 +72,7 @@ PoolPlan::Impl::Impl(const PoolProblem& asked, Isa isa) : problem(asked) {
   }
   kernel += std::string(" ") + name_of(by_rows->inner);
   if (by_rows->inner == Inner::spread) {
-    tables = SpreadTables(axes[kColumns], by_rows->tile[kColumns], kernels->lanes);
+    tables = SpreadTables(axes[kColumns], by_rows->tile[kColumns], kernels->lanes, by_rows->levels);
   }
   if (axes[kColumns].is_global()) {
     std::int64_t columns = axes[kColumns].in();
@@ -113,36 +115,51 @@ std::size_t PoolPlan::workspace_bytes(int threads) const {
   return most == 0 ? 0 : most + 64;  // run() aligns what it gets
 }
 
+std::size_t PoolPlan::table_bytes() const {
+  std::size_t bytes = impl_->tables.bytes();
+  for (const AxisWindows& axis : impl_->axes) bytes += axis.table_bytes();
+  return bytes;
+}
+
 namespace {
 
-void check_dtype(const char* name, DType got, DType expected) {
+void check_dtype(const char* name, DType got, DType expected, const char* because) {
   if (got == expected) return;
   throw Error(ErrorKind::dtype, name, name_of(got),
-              std::string("expected ") + name_of(expected) + " as planned");
+              std::string("expected ") + name_of(expected) + because);
+}
+
+void check_against(const PoolProblem& p, const std::int64_t* expected,
+                   const TensorView& grad_output) {
+  check_dtype("{grad_output}", grad_output.dtype, p.dtype, " as planned");
+  if (grad_output.ndim == p.ndim && std::equal(expected, expected + p.ndim, grad_output.shape)) {
+    return;
+  }
+  const std::string input = "{input} " + shape_text(p.input_shape, p.ndim);
+  const std::string windows =
+      p.adaptive ? ""
+                 : " with {kernel_size} " + shape_text(p.kernel_size, p.rank) + ", {stride} " +
+                       shape_text(p.stride, p.rank) + ", {padding} " +
+                       shape_text(p.padding, p.rank) + (p.ceil_mode ? ", {ceil_mode}" : "");
+  throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
+              "but " + input + windows + " pools to " + shape_text(expected, p.ndim));
 }
 
 }  // namespace
 
 void PoolPlan::check_grad_output(const TensorView& grad_output) const {
-  const PoolProblem& p = impl_->problem;
-  check_dtype("{grad_output}", grad_output.dtype, p.dtype);
-  const std::int64_t* const expected = impl_->output_shape;
-  if (grad_output.ndim == p.ndim && std::equal(expected, expected + p.ndim, grad_output.shape)) {
-    return;
-  }
-  const std::string input = "{input} " + shape_text(p.input_shape, p.ndim);
-  const std::string windows = p.adaptive
-                                  ? ""
-                                  : " with {kernel_size} " + shape_text(p.kernel_size, p.rank) +
-                                        ", {stride} " + shape_text(p.stride, p.rank) +
-                                        ", {padding} " + shape_text(p.padding, p.rank);
-  throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
-              "but " + input + windows + " pools to " + shape_text(expected, p.ndim));
+  check_against(impl_->problem, impl_->output_shape, grad_output);
+}
+
+void check_pool_shapes(const PoolProblem& problem, const TensorView& grad_output) {
+  std::int64_t output_shape[kMaxDims];
+  check_pool_problem(problem, output_shape);
+  check_against(problem, output_shape, grad_output);
 }
 
 void PoolPlan::check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const {
   const PoolProblem& p = impl_->problem;
-  check_dtype("{grad_input}", grad_input.dtype, p.dtype);
+  check_dtype("{grad_input}", grad_input.dtype, p.dtype, " like {grad_output}");
   if (grad_input.ndim != p.ndim ||
       !std::equal(p.input_shape, p.input_shape + p.ndim, grad_input.shape)) {
     throw Error(ErrorKind::shape, "{grad_input}", shape_text(grad_input.shape, grad_input.ndim),
@@ -153,8 +170,18 @@ void PoolPlan::check_grad_input(const TensorView& grad_input, const TensorView& 
                 "expected one memory location per element");
   }
   if (overlap(grad_input, grad_output)) {
-    throw Error(ErrorKind::layout, "{grad_input}", "in the same memory as {grad_output}",
-                "expected memory of its own");
+    throw Error(ErrorKind::layout, "{grad_input}", "memory of an input",
+                "expected memory that {grad_output} does not share");
+  }
+}
+
+void PoolPlan::check_workspace(const void* workspace, std::size_t bytes,
+                               const TensorView& grad_output, const TensorView& grad_input) const {
+  for (const auto& [view, name] :
+       {std::pair{&grad_output, "{grad_output}"}, std::pair{&grad_input, "{grad_input}"}}) {
+    if (!reaches_into(*view, workspace, bytes)) continue;
+    throw Error(ErrorKind::layout, "{workspace}", "memory of a tensor",
+                std::string("expected memory that ") + name + " does not share");
   }
 }
 

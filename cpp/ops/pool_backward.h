@@ -49,10 +49,14 @@ class BACKOPS_API PoolPlan {
   const std::int64_t* output_shape() const;  // of grad_output; ndim as the problem's
   const std::string& kernel() const;         // what will run, for people
   std::size_t workspace_bytes(int threads) const;
+  std::size_t table_bytes() const;  // what the plan itself holds, as far as it grows with shapes
 
   // Throw Error unless the tensor fits the problem. `grad_input` is the tensor to be written.
   void check_grad_output(const TensorView& grad_output) const;
   void check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const;
+
+  void check_workspace(const void* workspace, std::size_t bytes, const TensorView& grad_output,
+                       const TensorView& grad_input) const;
 
   // Both tensors have passed their checks; `workspace` has workspace_bytes(threads) bytes.
   void run(const TensorView& grad_output, const TensorView& grad_input, void* workspace,
@@ -67,5 +71,8 @@ class BACKOPS_API PoolPlan {
 // Throws Error unless the problem is legal, and gives the shape of grad_output.
 BACKOPS_API void check_pool_problem(const PoolProblem& problem,
                                     std::int64_t output_shape[kMaxDims]);
+
+// The same, and that grad_output fits: all that can be said before a plan is made.
+BACKOPS_API void check_pool_shapes(const PoolProblem& problem, const TensorView& grad_output);
 
 }  // namespace backops

@@ -43,11 +43,11 @@ struct SpreadTables::LaneCovers {
   std::vector<std::int64_t> first, count;
 };
 
-SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes)
-    : lanes_(lanes) {
-  const std::int64_t longest = axis.longest_cover();
-  if (longest > kLongestDirectSpread) levels_ = levels_for(longest, kSpreadBase);
-  terms_per_vector_ = levels_ > 1 ? kLargestDigit * levels_ : std::max<std::int64_t>(1, longest);
+SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes,
+                           int levels)
+    : lanes_(lanes), levels_(levels) {
+  terms_per_vector_ =
+      levels > 1 ? kLargestDigit * levels : std::max<std::int64_t>(1, axis.longest_cover());
   const bool may_share = axis.period() > 0 && tile_columns % axis.period() == 0;
   std::int32_t shared = -1;
   for (std::int64_t begin = 0; begin < axis.in(); begin += tile_columns) {

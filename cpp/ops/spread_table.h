@@ -20,10 +20,14 @@ class SpreadTables {
   SpreadTables() = default;
   // One table for each tile of `tile_columns` indices, shared between tiles whose covers are the
   // same but for a shift. Offsets count from the first output the tile needs.
-  SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes);
+  // `levels` above 1: covers are summed by their digits, see kLongestDirectSpread.
+  SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes, int levels);
 
   SpreadTable table(std::int64_t tile) const;
-  int levels() const { return levels_; }
+  std::size_t bytes() const {
+    return terms_.size() * sizeof(SpreadTerm) + patterns_.size() * sizeof(std::int32_t) +
+           entry_of_tile_.size() * sizeof(std::int32_t);
+  }
 
  private:
   struct Entry {

@@ -1,6 +1,7 @@
 #include "ops/windows.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace backops {
 namespace {
@@ -53,10 +54,11 @@ AxisWindows::AxisWindows(std::int64_t in, std::int64_t out, bool adaptive, std::
     slides_ = in == out;
     longest_ = once_ ? 1 : out % in == 0 ? out / in : covers_of(1);
     if (!one_divisor_) {
-      adaptive_weights_.resize(static_cast<std::size_t>(out));
+      std::vector<double> weights(static_cast<std::size_t>(out));
       for (std::int64_t o = 0; o < out; ++o) {
-        adaptive_weights_[static_cast<std::size_t>(o)] = 1.0 / static_cast<double>(divisor(o));
+        weights[static_cast<std::size_t>(o)] = 1.0 / static_cast<double>(divisor(o));
       }
+      adaptive_weights_ = std::make_shared<const std::vector<double>>(std::move(weights));
     }
     return;
   }
@@ -95,9 +97,9 @@ std::int64_t AxisWindows::divisor(std::int64_t o) const {
 
 template <class T>
 void AxisWindows::weights(std::int64_t begin, std::int64_t end, double scale, T* result) const {
-  if (!adaptive_weights_.empty()) {
+  if (adaptive_weights_) {
     for (std::int64_t o = begin; o < end; ++o) {
-      *result++ = static_cast<T>(adaptive_weights_[static_cast<std::size_t>(o)] * scale);
+      *result++ = static_cast<T>((*adaptive_weights_)[static_cast<std::size_t>(o)] * scale);
     }
     return;
   }

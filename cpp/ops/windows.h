@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace backops {
@@ -44,6 +45,9 @@ class AxisWindows {
   // What output `o` divides by along this axis.
   std::int64_t divisor(std::int64_t o) const;
   bool has_one_divisor() const { return one_divisor_; }
+  std::size_t table_bytes() const {
+    return adaptive_weights_ ? adaptive_weights_->size() * sizeof(double) : 0;
+  }
 
   // 1 / divisor for the outputs [begin, end), times `scale`.
   template <class T>
@@ -51,7 +55,7 @@ class AxisWindows {
 
   Cover cover(std::int64_t i) const { return Covers(*this, i).get(); }
 
-  // Longest cover of any input index.
+  // Longest cover of any input index; for adaptive windows it may be one too many.
   std::int64_t longest_cover() const { return longest_; }
   bool covers_every_index_once() const { return once_; }
   // One output over every index: the gradient is constant along the axis.
@@ -97,7 +101,7 @@ class AxisWindows {
   std::int64_t longest_ = 0;
   // Outputs in [plain_begin_, plain_end_) have windows that touch no border.
   std::int64_t plain_begin_ = 0, plain_end_ = 0;
-  std::vector<double> adaptive_weights_;
+  std::shared_ptr<const std::vector<double>> adaptive_weights_;  // where divisors differ
 };
 
 }  // namespace backops

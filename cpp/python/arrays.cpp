@@ -100,6 +100,15 @@ void check_device(dlpack::Device device, const std::string& argument) {
               "expected an array on the CPU");
 }
 
+// PyTorch has tensors with a shape and no storage behind it: fake ones, wrappers, freed ones.
+void check_memory(const dlpack::Tensor& tensor, const std::string& argument) {
+  const bool empty =
+      std::find(tensor.shape, tensor.shape + tensor.ndim, 0) != tensor.shape + tensor.ndim;
+  if (tensor.data != nullptr || empty) return;
+  throw Error(ErrorKind::layout, argument, "an array without memory",
+              "expected a dense array on the CPU");
+}
+
 TensorView view_of_dlpack(const dlpack::Tensor& tensor, const std::string& argument) {
   TensorView view{};
   check_device(tensor.device, argument);
@@ -107,6 +116,7 @@ TensorView view_of_dlpack(const dlpack::Tensor& tensor, const std::string& argum
     throw Error(ErrorKind::dtype, argument, dlpack_dtype_name(tensor.dtype), kSupportedDtypes);
   }
   take_shape(view, tensor.ndim, tensor.shape, argument);
+  check_memory(tensor, argument);
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   std::int64_t dense = static_cast<std::int64_t>(size_of(view.dtype));
   for (int i = view.ndim - 1; i >= 0; --i) {
@@ -142,6 +152,18 @@ Error no_data(const std::string& argument, const nb::python_error& error) {
                "expected a dense array on the CPU");
 }
 
+// DLPack has no word for PyTorch's lazily negated views: their memory holds the opposite sign.
+void check_not_negated(nb::handle object, const std::string& argument) {
+  static PyObject* const name = PyUnicode_InternFromString("is_neg");
+  const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(object.ptr(), name));
+  if (!negated.is_valid()) {
+    PyErr_Clear();  // not PyTorch
+  } else if (negated.ptr() == Py_True) {
+    throw Error(ErrorKind::layout, argument, "a lazily negated view",
+                "expected memory with its final values, as resolve_neg() gives");
+  }
+}
+
 Array view_through_api(const dlpack::ExchangeApi& api, nb::handle object,
                        const std::string& argument) {
   dlpack::Tensor tensor{};
@@ -149,6 +171,7 @@ Array view_through_api(const dlpack::ExchangeApi& api, nb::handle object,
     const nb::python_error error;
     throw no_data(argument, error);
   }
+  check_not_negated(object, argument);
   return {view_of_dlpack(tensor, argument), Origin::exchange_api, false, {}};
 }
 
@@ -161,19 +184,37 @@ nb::object ask_for_capsule(nb::handle object) {
   }
 }
 
+// Runs `ask`, turning what Python raises into an Error; interrupts pass.
+template <class Ask>
+nb::object data_of(const std::string& argument, const Ask& ask) {
+  try {
+    return ask();
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    throw no_data(argument, error);
+  }
+}
+
 nb::object dlpack_capsule(nb::handle object, const std::string& argument) {
   try {
     return ask_for_capsule(object);
   } catch (nb::python_error& error) {
     // PyTorch refuses tensors that require grad; their data is all that is wanted here.
-    if (nb::hasattr(object, "detach")) {
-      try {
-        return ask_for_capsule(object.attr("detach")());
-      } catch (nb::python_error&) {
-      }
+    if (error.matches(PyExc_Exception) && nb::hasattr(object, "detach")) {
+      return data_of(argument, [&] { return ask_for_capsule(object.attr("detach")()); });
     }
+    if (!error.matches(PyExc_Exception)) throw;
     throw no_data(argument, error);
   }
+}
+
+void check_dlpack_device(nb::handle object, const std::string& argument) {
+  if (!nb::hasattr(object, "__dlpack_device__")) return;
+  const nb::object device = data_of(argument, [&] {
+    const nb::object pair = object.attr("__dlpack_device__")();
+    return nb::object(nb::make_tuple(nb::int_(nb::object(pair[0])), nb::int_(nb::object(pair[1]))));
+  });
+  check_device({nb::cast<std::int32_t>(device[0]), nb::cast<std::int32_t>(device[1])}, argument);
 }
 
 bool comes_from_jax(nb::handle object) {
@@ -183,12 +224,7 @@ bool comes_from_jax(nb::handle object) {
 }
 
 Array view_through_capsule(nb::handle object, const std::string& argument) {
-  if (nb::hasattr(object, "__dlpack_device__")) {
-    const nb::object device = object.attr("__dlpack_device__")();
-    check_device(
-        {nb::cast<std::int32_t>(nb::int_(device[0])), nb::cast<std::int32_t>(nb::int_(device[1]))},
-        argument);
-  }
+  check_dlpack_device(object, argument);
   const nb::object capsule = dlpack_capsule(object, argument);
   // The capsule is not consumed: it frees the tensor itself when `owner` goes.
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
@@ -219,12 +255,14 @@ bool is_dense(const TensorView& view, const int* order) {
 }
 
 // The axes in memory order for a result like `view`: as they are, or channels last.
-void memory_order(const TensorView& view, int* order) {
+void memory_order(const TensorView& view, int rank, int* order) {
+  const int channels = view.ndim - rank - 1;
   int channels_last[kMaxDims] = {};
-  for (int i = 0; i < view.ndim; ++i) order[i] = i;
-  channels_last[0] = 0;
-  for (int i = 1; i < view.ndim; ++i) channels_last[i] = i + 1 < view.ndim ? i + 1 : 1;
-  if (view.ndim < 3 || is_dense(view, order) || !is_dense(view, channels_last)) return;
+  for (int i = 0; i < view.ndim; ++i) {
+    order[i] = i;
+    channels_last[i] = i < channels ? i : i + 1 < view.ndim ? i + 1 : channels;
+  }
+  if (is_dense(view, order) || !is_dense(view, channels_last)) return;
   std::copy(channels_last, channels_last + view.ndim, order);
 }
 
@@ -310,7 +348,10 @@ NewArray new_through_api(const dlpack::ExchangeApi& api, DType dtype, const std:
   }
   char* const data = static_cast<char*>(managed->tensor.data) + managed->tensor.byte_offset;
   void* raw = nullptr;
-  if (api.to_object(managed, &raw) != 0) nb::raise_python_error();
+  if (api.to_object(managed, &raw) != 0) {
+    if (managed->deleter != nullptr) managed->deleter(managed);
+    nb::raise_python_error();
+  }
   nb::object array = nb::steal(static_cast<PyObject*>(raw));
   if (!p.is_identity) {
     nb::list back;
@@ -388,6 +429,7 @@ Memory memory_of(nb::handle object, const std::string& argument) {
       throw no_data(argument, error);
     }
     check_device(tensor.device, argument);
+    check_memory(tensor, argument);
     std::int64_t count = 1;
     for (int i = tensor.ndim - 1; i >= 0; --i) {
       const bool dense = !tensor.strides || tensor.shape[i] == 1 || tensor.strides[i] == count;
@@ -408,28 +450,48 @@ Memory memory_of(nb::handle object, const std::string& argument) {
   return {static_cast<char*>(buffer->buf), static_cast<std::size_t>(buffer->len), view};
 }
 
+void mark_written(nb::handle object, const Array& array) {
+  if (array.origin != Origin::exchange_api) return;
+  const nb::object modules = nb::module_::import_("sys").attr("modules");
+  const nb::object torch = nb::steal(PyMapping_GetItemString(modules.ptr(), "torch"));
+  if (!torch.is_valid()) return PyErr_Clear();
+  static PyObject* const increment =
+      nb::object(torch.attr("autograd").attr("graph").attr("increment_version")).release().ptr();
+  // Tensors made in inference mode count no versions, and say so.
+  if (!nb::steal(PyObject_CallOneArg(increment, object.ptr())).is_valid()) PyErr_Clear();
+}
+
 bool as_int64(nb::handle object, std::int64_t* result) {
   if (!PyIndex_Check(object.ptr())) return false;
   const nb::object index = nb::steal(PyNumber_Index(object.ptr()));
   if (!index.is_valid()) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
     PyErr_Clear();
     return false;
   }
   int overflow = 0;
   *result = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
-  if (*result == -1 && PyErr_Occurred()) PyErr_Clear();
   return overflow == 0;
 }
 
 std::string short_repr(nb::handle object) {
-  constexpr std::size_t kLongest = 60;
-  std::string text;
-  try {
-    text = nb::cast<std::string>(nb::repr(object));
-  } catch (nb::python_error&) {
-    text = "an object without repr";
+  constexpr Py_ssize_t kLongest = 60;
+  nb::object text = nb::steal(PyObject_Repr(object.ptr()));
+  if (!text.is_valid()) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
+    PyErr_Clear();
+    return "an object without repr";
   }
-  return text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
+  const bool is_long = PyUnicode_GetLength(text.ptr()) > kLongest;
+  if (is_long) text = nb::steal(PyUnicode_Substring(text.ptr(), 0, kLongest - 3));
+  // A repr may hold what UTF-8 cannot, and line ends and zeros that a message should not.
+  const nb::object bytes =
+      nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
+  if (!bytes.is_valid()) nb::raise_python_error();
+  std::string result(PyBytes_AS_STRING(bytes.ptr()),
+                     static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr())));
+  std::replace_if(result.begin(), result.end(), [](char c) { return c == '\n' || c == '\0'; }, ' ');
+  return is_long ? result + "..." : result;
 }
 
 namespace {
@@ -483,17 +545,26 @@ ShapeOf shape_of(nb::handle object, const std::string& argument) {
     throw Error(ErrorKind::shape, argument, short_repr(object),
                 "expected an array or a tuple of ints");
   }
-  const nb::object shape = nb::steal(PySequence_Tuple(nb::object(object.attr("shape")).ptr()));
-  if (!shape.is_valid()) nb::raise_python_error();
+  const nb::object shape = data_of(argument, [&] {
+    const nb::object sizes = object.attr("shape");
+    const nb::object tuple = nb::steal(PySequence_Tuple(sizes.ptr()));
+    if (!tuple.is_valid()) nb::raise_python_error();
+    return tuple;
+  });
   ShapeOf result = shape_from_sequence(shape, argument);
-  const auto dtype = nb::cast<std::string>(nb::str(nb::object(object.attr("dtype"))));
-  result.dtype = dtype.substr(dtype.rfind('.') + 1);  // torch.float32 -> float32
+  const nb::object dtype = data_of(argument, [&] {
+    const nb::object type = object.attr("dtype");
+    return nb::object(nb::str(nb::object(nb::getattr(type, "name", type))));
+  });
+  const auto name = nb::cast<std::string>(dtype);
+  result.dtype = name.substr(name.rfind('.') + 1);  // torch.float32 -> float32
   return result;
 }
 
-NewArray new_array(nb::handle like_object, const Array& like, const std::int64_t* shape, int ndim) {
+NewArray new_array(nb::handle like_object, const Array& like, const std::int64_t* shape, int ndim,
+                   int rank) {
   int order[kMaxDims];
-  memory_order(like.view, order);
+  memory_order(like.view, rank, order);
   const DType dtype = like.view.dtype;
   if (like.origin == Origin::numpy) {
     PyArray_Descr* const descr = PyArray_DESCR(reinterpret_cast<PyArrayObject*>(like_object.ptr()));

@@ -43,7 +43,8 @@ struct ShapeOf {
 };
 ShapeOf shape_of(nanobind::handle object, const std::string& argument);
 
-// A new array of `like`'s type and dtype. Channels-last if `like` is that and not C-contiguous too.
+// A new array of `like`'s type and dtype, with `rank` spatial axes. Channels-last if `like` is that
+// and not C-contiguous too.
 struct NewArray {
   nanobind::object object;
   TensorView view;
@@ -52,7 +53,11 @@ struct NewArray {
   nanobind::object finish() const { return importer.is_valid() ? importer(object) : object; }
 };
 NewArray new_array(nanobind::handle like_object, const Array& like, const std::int64_t* shape,
-                   int ndim);
+                   int ndim, int rank);
+
+// Tells PyTorch that a tensor's values have changed, so that autograd can refuse to use them where
+// it had kept the old ones.
+void mark_written(nanobind::handle object, const Array& array);
 
 // A plain int or anything with __index__; false if it is none or does not fit 64 bits.
 bool as_int64(nanobind::handle object, std::int64_t* result);

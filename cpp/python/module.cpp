@@ -5,11 +5,14 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/isa.h"
@@ -25,7 +28,6 @@ namespace {
 // ---- settings ----------------------------------------------------------------------------------
 
 std::atomic<int> g_threads{1};
-std::atomic<bool> g_deterministic{false};
 
 void set_num_threads(nb::handle n) {
   std::int64_t value = 0;
@@ -35,6 +37,47 @@ void set_num_threads(nb::handle n) {
   }
   g_threads = static_cast<int>(value);
 }
+
+// Everything is deterministic already, for any number of threads: the flag is only checked.
+void set_deterministic(nb::handle flag) {
+  if (PyBool_Check(flag.ptr())) return;
+  throw Error(ErrorKind::param, "set_deterministic: flag", short_repr(flag),
+              "expected True or False");
+}
+
+// Releases the GIL. A daemon thread that asks for it back while the interpreter ends would be
+// unwound by CPython through frames that do not allow it: it stays here instead, until the process
+// is gone.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() {
+    ++returning_;
+    if (exiting_ && std::this_thread::get_id() != exiting_thread_) {
+      --returning_;
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    PyEval_RestoreThread(state_);
+    --returning_;
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+  // Called before the interpreter ends: lets in who is on the way, and nobody after.
+  static void close() {
+    exiting_thread_ = std::this_thread::get_id();
+    exiting_ = true;
+    PyThreadState* const state = PyEval_SaveThread();
+    while (returning_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    PyEval_RestoreThread(state);
+  }
+
+ private:
+  static inline std::atomic<int> returning_{0};
+  static inline std::atomic<bool> exiting_{false};
+  static inline std::thread::id exiting_thread_;
+  PyThreadState* state_;
+};
 
 // ---- errors ------------------------------------------------------------------------------------
 
@@ -139,10 +182,13 @@ struct WindowArguments {
       precision;
 };
 
-bool truth(nb::handle value) {
+bool read_flag(nb::handle value, const char* name) {
   const int result = PyObject_IsTrue(value.ptr());
-  if (result < 0) nb::raise_python_error();
-  return result != 0;
+  if (result >= 0) return result != 0;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
+  PyErr_Clear();
+  throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
+              "expected True or False");
 }
 
 void set_windows(PoolProblem& problem, const WindowArguments& a) {
@@ -150,8 +196,8 @@ void set_windows(PoolProblem& problem, const WindowArguments& a) {
   std::copy(problem.kernel_size, problem.kernel_size + kMaxRank, problem.stride);
   if (is_given(a.stride)) read_axes(a.stride, "stride", problem.rank, problem.stride);
   read_axes(a.padding, "padding", problem.rank, problem.padding);
-  problem.ceil_mode = truth(a.ceil_mode);
-  problem.count_include_pad = truth(a.count_include_pad);
+  problem.ceil_mode = read_flag(a.ceil_mode, "ceil_mode");
+  problem.count_include_pad = read_flag(a.count_include_pad, "count_include_pad");
   if (!a.divisor_override.is_none() && !as_int64(a.divisor_override, &problem.divisor_override)) {
     throw Error(ErrorKind::param, "{divisor_override}", short_repr(a.divisor_override),
                 "expected None or an int of 64 bits");
@@ -161,7 +207,8 @@ void set_windows(PoolProblem& problem, const WindowArguments& a) {
 
 // ---- plans -------------------------------------------------------------------------------------
 
-using PlanKey = std::array<std::int64_t, 5 + kMaxDims + 4 * kMaxRank + 3>;
+constexpr std::size_t kPlainFields = 8;
+using PlanKey = std::array<std::int64_t, kPlainFields + kMaxDims + 4 * kMaxRank>;
 
 PlanKey key_of(const PoolProblem& p) {
   PlanKey key{};
@@ -191,31 +238,41 @@ struct HashKey {
   }
 };
 
-// The last plans that were made, for the operator functions.
+// The plans that were used last, for the operator functions.
 class PlanCache {
  public:
-  std::shared_ptr<const PoolPlan> get(const PoolProblem& problem) {
-    const PlanKey key = key_of(problem);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = plans_.find(key);
-      if (found != plans_.end()) return found->second;
-    }
-    auto plan = std::make_shared<const PoolPlan>(problem);
+  using Plan = std::shared_ptr<const PoolPlan>;
+
+  Plan find(const PlanKey& key) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (plans_.emplace(key, plan).second) order_.push_back(key);
-    if (order_.size() > kMostPlans) {
-      plans_.erase(order_.front());
-      order_.pop_front();
+    const auto found = places_.find(key);
+    if (found == places_.end()) return nullptr;
+    plans_.splice(plans_.begin(), plans_, found->second);
+    return found->second->second;
+  }
+
+  void add(const PlanKey& key, const Plan& plan) {
+    if (plan->table_bytes() > kMostBytes) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (places_.count(key) != 0) return;
+    plans_.emplace_front(key, plan);
+    places_.emplace(key, plans_.begin());
+    bytes_ += plan->table_bytes();
+    while (plans_.size() > kMostPlans || bytes_ > kMostBytes) {
+      bytes_ -= plans_.back().second->table_bytes();
+      places_.erase(plans_.back().first);
+      plans_.pop_back();
     }
-    return plan;
   }
 
  private:
   static constexpr std::size_t kMostPlans = 256;
+  static constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  using Entry = std::pair<PlanKey, Plan>;
   std::mutex mutex_;
-  std::unordered_map<PlanKey, std::shared_ptr<const PoolPlan>, HashKey> plans_;
-  std::deque<PlanKey> order_;
+  std::list<Entry> plans_;  // the last one used first
+  std::unordered_map<PlanKey, std::list<Entry>::iterator, HashKey> places_;
+  std::size_t bytes_ = 0;
 };
 
 PlanCache& plan_cache() {
@@ -239,28 +296,47 @@ void check_writable(const Array& out) {
   throw Error(ErrorKind::layout, "{grad_input}", "read-only", "expected a writable array");
 }
 
-// Runs `plan`; a null workspace means this thread's own.
-nb::object run_plan(const PoolPlan& plan, nb::handle grad_output, const Array& source,
-                    nb::handle out, char* workspace, int threads) {
-  plan.check_grad_output(source.view);
-  NewArray fresh{};
-  TensorView target;
-  Array given{};
+// The array a result goes to: the caller's or a new one.
+struct Result {
+  nb::handle given;
+  Array array{};     // of the caller
+  NewArray fresh{};  // otherwise
+
+  const TensorView& view() const { return given.is_none() ? fresh.view : array.view; }
+
+  nb::object finish() const {
+    if (given.is_none()) return fresh.finish();
+    mark_written(given, array);
+    return nb::borrow(given);
+  }
+};
+
+Result make_result(nb::handle out, nb::handle grad_output, const Array& source,
+                   const PoolProblem& problem) {
+  Result result{out};
   if (out.is_none()) {
-    fresh = new_array(grad_output, source, plan.problem().input_shape, plan.problem().ndim);
-    target = fresh.view;
+    result.fresh = new_array(grad_output, source, problem.input_shape, problem.ndim, problem.rank);
   } else {
-    given = view_of(out, "{grad_input}");
-    plan.check_grad_input(given.view, source.view);
-    check_writable(given);
-    target = given.view;
+    result.array = view_of(out, "{grad_input}");
   }
+  return result;
+}
+
+// Runs `plan`; no workspace means this thread's own.
+nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& result,
+                    const Memory& workspace, int threads) {
+  if (!result.given.is_none()) {
+    plan.check_grad_input(result.array.view, source.view);
+    check_writable(result.array);
+  }
+  plan.check_workspace(workspace.data, workspace.bytes, source.view, result.view());
   {
-    const nb::gil_scoped_release released;
-    if (workspace == nullptr) workspace = own_workspace(plan.workspace_bytes(threads));
-    plan.run(source.view, target, workspace, threads);
+    const WithoutGil released;
+    char* const memory =
+        workspace.data ? workspace.data : own_workspace(plan.workspace_bytes(threads));
+    plan.run(source.view, result.view(), memory, threads);
   }
-  return out.is_none() ? fresh.finish() : nb::borrow(out);
+  return result.finish();
 }
 
 void check_same_dtype(const ShapeOf& input, const TensorView& grad_output) {
@@ -283,8 +359,17 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     problem.dtype = source.view.dtype;
     set_input_shape(problem, input_shape);
     set_windows_of(problem, source.view);
-    const auto plan = plan_cache().get(problem);
-    return run_plan(*plan, grad_output, source, out, nullptr, g_threads);
+    const PlanKey key = key_of(problem);
+    PlanCache::Plan plan = plan_cache().find(key);
+    if (plan) plan->check_grad_output(source.view);
+    if (!plan) check_pool_shapes(problem, source.view);
+    // Before the plan is made: tables for a result that fits no memory would fit none either.
+    const Result result = make_result(out, grad_output, source, problem);
+    if (!plan) {
+      plan = std::make_shared<const PoolPlan>(problem);
+      plan_cache().add(key, plan);
+    }
+    return run_plan(*plan, source, result, {}, g_threads);
   } catch (const Error& error) {
     raise_as_python(error, function, "input", "grad_output");
   }
@@ -348,8 +433,9 @@ struct PythonPlan {
         memory = memory_of(workspace, "{workspace}");
         check_workspace(memory);
       }
-      return run_plan(*plan, grad_output, source, out, memory.data,
-                      std::min<int>(threads, g_threads));
+      plan->check_grad_output(source.view);
+      const Result result = make_result(out, grad_output, source, plan->problem());
+      return run_plan(*plan, source, result, memory, std::min<int>(threads, g_threads));
     } catch (const Error& error) {
       raise_as_python(error, function, "input", "grad_output");
     }
@@ -408,7 +494,7 @@ void fill_and_copy(std::uintptr_t target, std::int64_t target_bytes, std::uintpt
                    std::int64_t source_bytes, int threads) {
   FillAndCopy job{reinterpret_cast<char*>(target), reinterpret_cast<const char*>(source),
                   target_bytes, std::min(source_bytes, target_bytes)};
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   run_parallel(
       threads,
       [](void* context, int) {
@@ -442,9 +528,10 @@ NB_MODULE(_native, m) {
     g_threads = default_thread_count();
   });
   m.def("isa", [] { return name_of(active_isa()); });
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(WithoutGil::close));
   m.def("set_num_threads", set_num_threads, "n"_a.none());
   m.def("get_num_threads", [] { return g_threads.load(); });
-  m.def("set_deterministic", [](bool flag) { g_deterministic = flag; }, "flag"_a);
+  m.def("set_deterministic", set_deterministic, "flag"_a.none());
   m.def("fill_and_copy", fill_and_copy);
   m.def("avg_pool_backward", avg_pool_backward, "function"_a, "rank"_a, "grad_output"_a.none(),
         "input"_a.none(), "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(),

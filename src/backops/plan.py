@@ -34,8 +34,10 @@ __all__ = [
 
 def _dtype_name(dtype: Any) -> str:
     """The plain name of "float32", numpy.float32, numpy.dtype("float32") or torch.float32."""
-    name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or str(dtype)
-    return name.rpartition(".")[2]
+    if isinstance(dtype, type):
+        return dtype.__name__
+    name = getattr(dtype, "name", dtype)
+    return name if isinstance(name, str) else str(name).removeprefix("torch.")
 
 
 def avg_pool1d_backward(

@@ -65,7 +65,7 @@ struct SpreadTable {
 };
 
 // target[w] = sum of the source elements that the table names. Source rows lie one after another,
-// one per run and plane; the row of run r goes to its targets.
+// one per run and plane (without gaps where levels are made); the row of run r goes to its targets.
 struct SpreadArgs {
   std::int64_t planes;
   const std::int64_t* target_offsets;
