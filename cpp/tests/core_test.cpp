@@ -432,8 +432,11 @@ void test_error_spells_names_as_asked() {
   };
   CHECK_EQUAL(error.message(camel), "padding[0] is 2, expected 0 to 1 (half of kernelSize[0] = 3)");
   CHECK(error.kind() == ErrorKind::param);
+  const auto shout = [](const std::string&) { return std::string("NAME"); };
   const Error unclosed(ErrorKind::shape, "{input", "()", "but } stays");
-  CHECK_EQUAL(unclosed.message([](const std::string&) { return std::string("x"); }), "x stays");
+  CHECK_EQUAL(unclosed.message(shout), "{input is (), but } stays");
+  const Error quoting(ErrorKind::param, "{stride}", "{'a': 1}", "expected an int");
+  CHECK_EQUAL(quoting.message(shout), "NAME is {'a': 1}, expected an int");
 }
 
 PoolProblem valid_problem() {
@@ -540,7 +543,8 @@ void test_plan_refuses_tensors_that_do_not_fit() {
               "stride (2, 2), padding (1, 1) pools to (2, 3, 4, 5)");
   wrong = input;
   wrong.dtype = DType::float64;
-  CHECK_EQUAL(input_error(wrong), "dtype: grad_input is float64, expected float32 as planned");
+  CHECK_EQUAL(input_error(wrong),
+              "dtype: grad_input is float64, expected float32 like grad_output");
   wrong = input;
   wrong.ndim = 3;
   CHECK_EQUAL(input_error(wrong),
@@ -553,8 +557,8 @@ void test_plan_refuses_tensors_that_do_not_fit() {
   wrong = input;
   wrong.data = memory.data() + 400;
   CHECK_EQUAL(input_error(wrong),
-              "layout: grad_input is in the same memory as grad_output, expected memory of its "
-              "own");
+              "layout: grad_input is memory of an input, expected memory that grad_output does not "
+              "share");
 }
 
 // ---- whole plans -------------------------------------------------------------------------------

@@ -13,9 +13,15 @@
 namespace backops {
 namespace {
 
-#define BACKOPS_INLINE inline __attribute__((always_inline))
 // Rows are often two or three vectors long: a call per row would cost as much as the row.
+// Sanitizers check every access, and take minutes to compile what is inlined into one function.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BACKOPS_INLINE inline
+#define BACKOPS_FLATTEN
+#else
+#define BACKOPS_INLINE inline __attribute__((always_inline))
 #define BACKOPS_FLATTEN __attribute__((flatten))
+#endif
 
 // Vector stores may alias anything, arguments included: loops work on local copies of theirs, or
 // the compiler would load them again after every store.
@@ -520,14 +526,35 @@ void slide(const SpreadArgs& a) {
   }
 }
 
+// Where rows follow each other without a gap, up to where: a store may then run over a row's end,
+// for the next row is written after it. Null if they do not.
+template <class T>
+const char* end_of_joined_rows(const SpreadArgs& a) {
+  const std::int64_t row = a.columns * static_cast<std::int64_t>(sizeof(T));
+  const Run& last = a.runs[a.run_count - 1];
+  const std::int64_t rows = last.target + last.repeat - a.runs[0].target;
+  if (a.run_count > 1 || last.repeat > 1) return nullptr;
+  for (std::int64_t plane = 1; plane < a.planes; ++plane) {
+    if (a.target_offsets[plane] - a.target_offsets[plane - 1] != rows * row) return nullptr;
+  }
+  return a.target + a.target_offsets[a.planes - 1] + last.target * a.target_pitch_bytes + row;
+}
+
 template <class V, class T>
 BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const std::int64_t columns = a.columns;
+  const char* const end = end_of_joined_rows<T>(a);
   for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
     const V value = V::fill(*source);
-    for_vectors<V>(
-        columns, [&](auto kind, std::int64_t j, int count) { target.put(kind, value, j, count); });
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      T* const to = reinterpret_cast<T*>(target.first) + j;
+      if (end && reinterpret_cast<const char*>(to + V::lanes) <= end) {
+        value.store(to);
+      } else {
+        target.put(kind, value, j, count);
+      }
+    });
   });
 }
 
