@@ -184,16 +184,25 @@ void TileWorker::locate_planes() {
   std::int64_t* const targets = at<std::int64_t>(g_.plane_targets);
   const std::int64_t channels = b_.is_lanes() ? 1 : b_.plan.channels();
   std::int64_t batch = plane_begin_ / channels, channel = plane_begin_ % channels;
+  std::int64_t source = batch * b_.source.batch + channel * b_.source.channel;
+  std::int64_t target = batch * b_.target.batch + channel * b_.target.channel;
   for (std::int64_t p = 0; p < plane_count_; ++p) {
-    sources[p] = batch * b_.source.batch + channel * b_.source.channel;
-    targets[p] = batch * b_.target.batch + channel * b_.target.channel;
+    sources[p] = source;
+    targets[p] = target;
+    source += b_.source.channel;
+    target += b_.target.channel;
     if (++channel == channels) {
       channel = 0;
       ++batch;
+      source = batch * b_.source.batch;
+      target = batch * b_.target.batch;
     }
   }
-  std::int64_t* const images = at<std::int64_t>(g_.plane_images);
-  for (std::int64_t p = 0; p < plane_count_; ++p) images[p] = p * image_plane_bytes();
+  if (!b_.direct) {
+    std::int64_t* const images = at<std::int64_t>(g_.plane_images);
+    const std::int64_t bytes = image_plane_bytes();
+    for (std::int64_t p = 0; p < plane_count_; ++p) images[p] = p * bytes;
+  }
   source_ = b_.grad_output.data;
   for (int axis = 0; axis < kAxes; ++axis) source_ += source_begin_[axis] * b_.source.axis[axis];
   if (b_.is_lanes()) source_ += lane_begin_ * b_.source.channel;

@@ -526,35 +526,49 @@ void slide(const SpreadArgs& a) {
   }
 }
 
-// Where rows follow each other without a gap, up to where: a store may then run over a row's end,
-// for the next row is written after it. Null if they do not.
+// Whether there is one row per plane and they follow each other without a gap.
 template <class T>
-const char* end_of_joined_rows(const SpreadArgs& a) {
+bool rows_are_joined(const SpreadArgs& a) {
+  if (a.run_count > 1 || a.runs[0].repeat > 1) return false;
   const std::int64_t row = a.columns * static_cast<std::int64_t>(sizeof(T));
-  const Run& last = a.runs[a.run_count - 1];
-  const std::int64_t rows = last.target + last.repeat - a.runs[0].target;
-  if (a.run_count > 1 || last.repeat > 1) return nullptr;
   for (std::int64_t plane = 1; plane < a.planes; ++plane) {
-    if (a.target_offsets[plane] - a.target_offsets[plane - 1] != rows * row) return nullptr;
+    if (a.target_offsets[plane] - a.target_offsets[plane - 1] != row) return false;
   }
-  return a.target + a.target_offsets[a.planes - 1] + last.target * a.target_pitch_bytes + row;
+  return true;
+}
+
+// Stores may run over a row's end, for the next row is written after it. The last rows, where that
+// would leave the target, are left: how many rows were filled is returned.
+template <class V, class T>
+BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
+  const std::int64_t columns = a.columns, planes = a.planes;
+  const std::int64_t overrun = (columns + V::lanes - 1) / V::lanes * V::lanes - columns;
+  const std::int64_t last_rows = (overrun + columns - 1) / columns;  // within reach of the end
+  const auto* const source = reinterpret_cast<const typename V::Sum*>(a.source);
+  T* to = reinterpret_cast<T*>(a.target + a.target_offsets[0] +
+                               a.runs[0].target * a.target_pitch_bytes);
+  for (std::int64_t plane = 0; plane < planes - last_rows; ++plane, to += columns) {
+    const V value = V::fill(source[plane]);
+    for (std::int64_t j = 0; j < columns; j += V::lanes) value.store(to + j);
+  }
+  return planes > last_rows ? planes - last_rows : 0;
 }
 
 template <class V, class T>
 BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
   using Sum = typename V::Sum;
+  SpreadArgs rest = a;
+  if (a.source_pitch_bytes == sizeof(Sum) && rows_are_joined<T>(a)) {
+    const std::int64_t filled = fill_joined<V, T>(a);
+    rest.source += filled * a.source_pitch_bytes;
+    rest.target_offsets += filled;
+    rest.planes -= filled;
+  }
   const std::int64_t columns = a.columns;
-  const char* const end = end_of_joined_rows<T>(a);
-  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+  for_rows<Sum, T>(rest, [&](const Sum* source, const Target<T> target) {
     const V value = V::fill(*source);
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
-      T* const to = reinterpret_cast<T*>(target.first) + j;
-      if (end && reinterpret_cast<const char*>(to + V::lanes) <= end) {
-        value.store(to);
-      } else {
-        target.put(kind, value, j, count);
-      }
-    });
+    for_vectors<V>(
+        columns, [&](auto kind, std::int64_t j, int count) { target.put(kind, value, j, count); });
   });
 }
 
