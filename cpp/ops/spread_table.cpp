@@ -65,7 +65,13 @@ SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, i
 SpreadTable SpreadTables::table(std::int64_t tile) const {
   const Entry& entry =
       entries_[static_cast<std::size_t>(entry_of_tile_[static_cast<std::size_t>(tile)])];
-  return {terms_.data() + entry.first_term, terms_per_vector_, patterns_.data(), entry.reach};
+  return {terms_.data() + entry.first_term,
+          terms_per_vector_,
+          patterns_.data(),
+          entry.reach,
+          entry.steady_begin,
+          entry.steady_end,
+          entry.steady_step};
 }
 
 SpreadTables::Entry SpreadTables::build(const AxisWindows& axis, std::int64_t begin,
@@ -83,7 +89,40 @@ SpreadTables::Entry SpreadTables::build(const AxisWindows& axis, std::int64_t be
     }
     add_vector(lanes, entry.reach);
   }
+  find_steady_vectors(entry, (end - begin) / lanes_);
   return entry;
+}
+
+// Whether the vector whose terms start at `term` has those of the one before, `step` further on.
+bool SpreadTables::follows(std::size_t term, std::int64_t step) const {
+  for (std::size_t t = term; t < term + static_cast<std::size_t>(terms_per_vector_); ++t) {
+    const SpreadTerm& now = terms_[t];
+    const SpreadTerm& before = terms_[t - static_cast<std::size_t>(terms_per_vector_)];
+    if (now.pattern != before.pattern || now.level != before.level || now.mask != before.mask ||
+        now.offset - before.offset != step) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The longest row of such vectors: all but the first and the last where the stride divides a
+// vector.
+void SpreadTables::find_steady_vectors(Entry& entry, std::int64_t whole_vectors) const {
+  const auto term_of = [&](std::int64_t vector) {
+    return entry.first_term + static_cast<std::size_t>(vector * terms_per_vector_);
+  };
+  for (std::int64_t begin = 0; begin + 1 < whole_vectors;) {
+    const std::int64_t step = terms_[term_of(begin + 1)].offset - terms_[term_of(begin)].offset;
+    std::int64_t end = begin + 1;
+    while (end < whole_vectors && follows(term_of(end), step)) ++end;
+    if (end - begin > entry.steady_end - entry.steady_begin) {
+      entry.steady_begin = begin;
+      entry.steady_end = end;
+      entry.steady_step = step;
+    }
+    begin = end;
+  }
 }
 
 void SpreadTables::add_vector(const LaneCovers& lanes, Reach& reach) {

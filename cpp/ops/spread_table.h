@@ -33,10 +33,13 @@ class SpreadTables {
   struct Entry {
     std::size_t first_term;
     Reach reach;
+    std::int64_t steady_begin = 0, steady_end = 0, steady_step = 0;
   };
   struct LaneCovers;
 
   Entry build(const AxisWindows& axis, std::int64_t begin, std::int64_t end);
+  void find_steady_vectors(Entry& entry, std::int64_t whole_vectors) const;
+  bool follows(std::size_t term, std::int64_t step) const;
   void add_vector(const LaneCovers& lanes, Reach& reach);
   void add_term(const std::vector<std::int64_t>& positions, std::uint32_t mask, int level,
                 Reach& reach);

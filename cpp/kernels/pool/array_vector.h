@@ -68,26 +68,27 @@ struct ArrayVector {
   }
 
   // this + other in the lanes of `mask`, this in the others.
-  ArrayVector add_masked(const ArrayVector& other, std::uint32_t mask) const {
+  using Mask = std::uint32_t;
+  static Mask mask(std::uint32_t lanes_with_bits) { return lanes_with_bits; }
+  ArrayVector add_masked(const ArrayVector& other, Mask chosen) const {
     ArrayVector result;
     for (int i = 0; i < lanes; ++i) {
-      result.lane[i] = (mask >> i & 1u) != 0 ? lane[i] + other.lane[i] : lane[i];
+      result.lane[i] = (chosen >> i & 1u) != 0 ? lane[i] + other.lane[i] : lane[i];
     }
     return result;
   }
 
+  using Pattern = const std::int32_t*;
+  static Pattern load_pattern(const std::int32_t* pattern) { return pattern; }
+
   // Lane i is from[pattern[i]]. The three differ in how far a pattern may reach.
-  static ArrayVector gather(const T* from, const std::int32_t* pattern) {
+  static ArrayVector gather(const T* from, Pattern pattern) {
     ArrayVector result;
     for (int i = 0; i < lanes; ++i) result.lane[i] = from[pattern[i]];
     return result;
   }
-  static ArrayVector permute_one(const T* from, const std::int32_t* pattern) {
-    return gather(from, pattern);
-  }
-  static ArrayVector permute_two(const T* from, const std::int32_t* pattern) {
-    return gather(from, pattern);
-  }
+  static ArrayVector permute_one(const T* from, Pattern pattern) { return gather(from, pattern); }
+  static ArrayVector permute_two(const T* from, Pattern pattern) { return gather(from, pattern); }
 
   static void stream(void* to, const void* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);

@@ -75,29 +75,33 @@ struct Avx2Vector {
 
   Avx2Vector operator+(Avx2Vector other) const { return {_mm256_add_ps(value, other.value)}; }
   Avx2Vector operator*(Avx2Vector other) const { return {_mm256_mul_ps(value, other.value)}; }
-  Avx2Vector add_masked(Avx2Vector other, std::uint32_t mask) const {
+  using Mask = __m256i;
+  static Mask mask(std::uint32_t lanes_with_bits) {
     const __m256i bit = _mm256_sllv_epi32(_mm256_set1_epi32(1), lane_numbers());
-    const __m256i chosen =
-        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(mask)), bit), bit);
+    const __m256i bits = _mm256_set1_epi32(static_cast<int>(lanes_with_bits));
+    return _mm256_cmpeq_epi32(_mm256_and_si256(bits, bit), bit);
+  }
+  Avx2Vector add_masked(Avx2Vector other, Mask chosen) const {
     const __m256 sum = _mm256_add_ps(value, other.value);
     return {_mm256_blendv_ps(value, sum, _mm256_castsi256_ps(chosen))};
   }
 
-  static __m256i load_pattern(const std::int32_t* pattern) {
+  using Pattern = __m256i;
+  static Pattern load_pattern(const std::int32_t* pattern) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
   }
-  static Avx2Vector permute_one(const float* from, const std::int32_t* pattern) {
-    return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(from), load_pattern(pattern))};
+  static Avx2Vector permute_one(const float* from, Pattern pattern) {
+    return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(from), pattern)};
   }
-  static Avx2Vector permute_two(const float* from, const std::int32_t* pattern) {
-    const __m256i index = load_pattern(pattern);
+  static Avx2Vector permute_two(const float* from, Pattern pattern) {
+    const __m256i index = pattern;
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from), index);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + lanes), index);
     // Bit 3 of the index says which of the two; blendv looks at the sign.
     return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)))};
   }
-  static Avx2Vector gather(const float* from, const std::int32_t* pattern) {
-    return {_mm256_i32gather_ps(from, load_pattern(pattern), 4)};
+  static Avx2Vector gather(const float* from, Pattern pattern) {
+    return {_mm256_i32gather_ps(from, pattern, 4)};
   }
 
   static void stream(void* to, const void* from, std::size_t bytes) {

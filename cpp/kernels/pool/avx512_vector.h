@@ -105,20 +105,22 @@ struct Avx512Vector {
 
   Avx512Vector operator+(Avx512Vector other) const { return {_mm512_add_ps(value, other.value)}; }
   Avx512Vector operator*(Avx512Vector other) const { return {_mm512_mul_ps(value, other.value)}; }
-  Avx512Vector add_masked(Avx512Vector other, std::uint32_t mask) const {
-    return {_mm512_mask_add_ps(value, static_cast<__mmask16>(mask), value, other.value)};
+  using Mask = __mmask16;
+  static Mask mask(std::uint32_t lanes_with_bits) { return static_cast<Mask>(lanes_with_bits); }
+  Avx512Vector add_masked(Avx512Vector other, Mask chosen) const {
+    return {_mm512_mask_add_ps(value, chosen, value, other.value)};
   }
 
-  static __m512i load_pattern(const std::int32_t* pattern) { return _mm512_loadu_si512(pattern); }
-  static Avx512Vector permute_one(const float* from, const std::int32_t* pattern) {
-    return {_mm512_permutexvar_ps(load_pattern(pattern), _mm512_loadu_ps(from))};
+  using Pattern = __m512i;
+  static Pattern load_pattern(const std::int32_t* pattern) { return _mm512_loadu_si512(pattern); }
+  static Avx512Vector permute_one(const float* from, Pattern pattern) {
+    return {_mm512_permutexvar_ps(pattern, _mm512_loadu_ps(from))};
   }
-  static Avx512Vector permute_two(const float* from, const std::int32_t* pattern) {
-    return {_mm512_permutex2var_ps(_mm512_loadu_ps(from), load_pattern(pattern),
-                                   _mm512_loadu_ps(from + lanes))};
+  static Avx512Vector permute_two(const float* from, Pattern pattern) {
+    return {_mm512_permutex2var_ps(_mm512_loadu_ps(from), pattern, _mm512_loadu_ps(from + lanes))};
   }
-  static Avx512Vector gather(const float* from, const std::int32_t* pattern) {
-    return {_mm512_i32gather_ps(load_pattern(pattern), from, 4)};
+  static Avx512Vector gather(const float* from, Pattern pattern) {
+    return {_mm512_i32gather_ps(pattern, from, 4)};
   }
 
   static void stream(void* to, const void* from, std::size_t bytes) {
@@ -149,8 +151,10 @@ struct Avx512DoubleVector {
   Avx512DoubleVector operator*(Avx512DoubleVector other) const {
     return {_mm512_mul_pd(value, other.value)};
   }
-  Avx512DoubleVector add_masked(Avx512DoubleVector other, std::uint32_t mask) const {
-    return {_mm512_mask_add_pd(value, static_cast<__mmask8>(mask), value, other.value)};
+  using Mask = __mmask8;
+  static Mask mask(std::uint32_t lanes_with_bits) { return static_cast<Mask>(lanes_with_bits); }
+  Avx512DoubleVector add_masked(Avx512DoubleVector other, Mask chosen) const {
+    return {_mm512_mask_add_pd(value, chosen, value, other.value)};
   }
 
   using Shift = __m512i;
@@ -161,18 +165,18 @@ struct Avx512DoubleVector {
     return {_mm512_permutex2var_pd(_mm512_loadu_pd(from), shift, _mm512_loadu_pd(from + lanes))};
   }
 
-  static __m256i load_pattern(const std::int32_t* pattern) {
+  using Pattern = __m256i;
+  static Pattern load_pattern(const std::int32_t* pattern) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
   }
-  static Avx512DoubleVector permute_one(const double* from, const std::int32_t* pattern) {
-    return {
-        _mm512_permutexvar_pd(_mm512_cvtepi32_epi64(load_pattern(pattern)), _mm512_loadu_pd(from))};
+  static Avx512DoubleVector permute_one(const double* from, Pattern pattern) {
+    return {_mm512_permutexvar_pd(_mm512_cvtepi32_epi64(pattern), _mm512_loadu_pd(from))};
   }
-  static Avx512DoubleVector permute_two(const double* from, const std::int32_t* pattern) {
-    return load_shifted(from, _mm512_cvtepi32_epi64(load_pattern(pattern)));
+  static Avx512DoubleVector permute_two(const double* from, Pattern pattern) {
+    return load_shifted(from, _mm512_cvtepi32_epi64(pattern));
   }
-  static Avx512DoubleVector gather(const double* from, const std::int32_t* pattern) {
-    return {_mm512_i32gather_pd(load_pattern(pattern), from, 8)};
+  static Avx512DoubleVector gather(const double* from, Pattern pattern) {
+    return {_mm512_i32gather_pd(pattern, from, 8)};
   }
 
   static void stream(void* to, const void* from, std::size_t bytes) {

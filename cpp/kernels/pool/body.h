@@ -384,43 +384,87 @@ class Levels {
 };
 
 template <class V, Reach kReach>
-BACKOPS_INLINE V moved(const typename V::Sum* from, const std::int32_t* pattern) {
+BACKOPS_INLINE V moved(const typename V::Sum* from, typename V::Pattern pattern) {
   if constexpr (kReach == Reach::one_vector) return V::permute_one(from, pattern);
   if constexpr (kReach == Reach::two_vectors) return V::permute_two(from, pattern);
   return V::gather(from, pattern);
 }
 
-// kTerms 0: any number of terms, at any level.
-template <class V, class T, Reach kReach, int kTerms>
+// Any number of terms, at any level.
+template <class V, class T, Reach kReach>
 BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
   using Sum = typename V::Sum;
-  const std::int64_t terms = kTerms > 0 ? kTerms : a.table->terms_per_vector;
+  const std::int64_t terms = a.table->terms_per_vector;
   const std::int32_t* const patterns = a.table->patterns;
   const SpreadTerm* const first_term = a.table->terms;
   const std::int64_t columns = a.columns;
   Levels<V> levels(a);
   for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
-    if constexpr (kTerms == 0) levels.next(source);
+    levels.next(source);
     const SpreadTerm* term = first_term;
     for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       V sum = V::fill(0);
       for (std::int64_t t = 0; t < terms; ++t, ++term) {
-        const Sum* const from = (kTerms == 0 ? levels.row(term->level) : source) + term->offset;
-        sum =
-            sum.add_masked(moved<V, kReach>(from, patterns + term->pattern * V::lanes), term->mask);
+        const auto pattern = V::load_pattern(patterns + term->pattern * V::lanes);
+        sum = sum.add_masked(moved<V, kReach>(levels.row(term->level) + term->offset, pattern),
+                             V::mask(term->mask));
       }
       target.put(kind, sum, j, count);
     });
   });
 }
 
+// Few terms, none of them at a level. Steady vectors keep their patterns in registers.
+template <class V, class T, Reach kReach, int kTerms>
+BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
+  using Sum = typename V::Sum;
+  const SpreadTable table = *a.table;
+  const std::int64_t columns = a.columns;
+  const SpreadTerm* const steady = table.terms + table.steady_begin * kTerms;
+  typename V::Pattern pattern[kTerms];
+  typename V::Mask mask[kTerms];
+  std::int64_t offset[kTerms];
+  for (int t = 0; t < kTerms; ++t) {
+    pattern[t] = V::load_pattern(table.patterns + steady[t].pattern * V::lanes);
+    mask[t] = V::mask(steady[t].mask);
+    offset[t] = steady[t].offset;
+  }
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+    const auto vector = [&](auto kind, std::int64_t v, int count) {
+      const SpreadTerm* const terms = table.terms + v * kTerms;
+      V sum = V::fill(0);
+      for (int t = 0; t < kTerms; ++t) {
+        const auto own = V::load_pattern(table.patterns + terms[t].pattern * V::lanes);
+        sum =
+            sum.add_masked(moved<V, kReach>(source + terms[t].offset, own), V::mask(terms[t].mask));
+      }
+      target.put(kind, sum, v * V::lanes, count);
+    };
+    for (std::int64_t v = 0; v < table.steady_begin; ++v) vector(Whole{}, v, V::lanes);
+    const Sum* from = source;
+    for (std::int64_t v = table.steady_begin; v < table.steady_end; ++v) {
+      V sum = V::fill(0);
+      for (int t = 0; t < kTerms; ++t) {
+        sum = sum.add_masked(moved<V, kReach>(from + offset[t], pattern[t]), mask[t]);
+      }
+      target.put(Whole{}, sum, v * V::lanes, V::lanes);
+      from += table.steady_step;
+    }
+    const std::int64_t whole = columns / V::lanes;
+    for (std::int64_t v = table.steady_end; v < whole; ++v) vector(Whole{}, v, V::lanes);
+    const int rest = static_cast<int>(columns % V::lanes);
+    if (rest > 0) vector(Part{}, whole, rest);
+  });
+}
+
 template <class V, class T, Reach kReach>
 void spread_reach(const SpreadArgs& a) {
-  if (a.levels > 1) return spread_rows<V, T, kReach, 0>(a);
+  if (a.levels > 1) return spread_rows<V, T, kReach>(a);
   switch (a.table->terms_per_vector) {
-    case 1: return spread_rows<V, T, kReach, 1>(a);
-    case 2: return spread_rows<V, T, kReach, 2>(a);
-    default: return spread_rows<V, T, kReach, 0>(a);
+    case 1: return spread_few<V, T, kReach, 1>(a);
+    case 2: return spread_few<V, T, kReach, 2>(a);
+    case 3: return spread_few<V, T, kReach, 3>(a);
+    default: return spread_rows<V, T, kReach>(a);
   }
 }
 
@@ -429,7 +473,7 @@ void spread(const SpreadArgs& a) {
   switch (a.table->reach) {
     case Reach::one_vector: return spread_reach<V, T, Reach::one_vector>(a);
     case Reach::two_vectors: return spread_reach<V, T, Reach::two_vectors>(a);
-    default: return spread_rows<V, T, Reach::anywhere, 0>(a);
+    default: return spread_rows<V, T, Reach::anywhere>(a);
   }
 }
 

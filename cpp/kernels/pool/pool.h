@@ -62,6 +62,9 @@ struct SpreadTable {
   std::int64_t terms_per_vector;
   const std::int32_t* patterns;  // lanes entries each: distance of a lane's source from `offset`
   Reach reach;                   // of the widest pattern
+  // Vectors [steady_begin, steady_end) have the same terms but for offsets that grow by steady_step
+  // from each to the next.
+  std::int64_t steady_begin, steady_end, steady_step;
 };
 
 // target[w] = sum of the source elements that the table names. Source rows lie one after another,
