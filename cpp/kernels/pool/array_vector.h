@@ -1,4 +1,5 @@
-// A vector of sums as an array of eight: the portable model of what a vector type offers to body.h.
+// A vector of sums as an array of eight: the portable model of what a vector type offers to the
+// passes.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ struct ArrayVector {
     return load(elements);
   }
 
-  // Elements from `from + shift` on; see Place in body.h.
+  // Elements from `from + shift` on; see Place in spread.h.
   using Shift = std::int64_t;
   static Shift shift(std::int64_t elements) { return elements; }
   static ArrayVector load_shifted(const T* from, Shift shift) { return load(from + shift); }

@@ -55,7 +55,7 @@ struct Avx512Vector {
     return widen_bfloat16(_mm256_maskz_loadu_epi16(first(count), from));
   }
 
-  // Elements from `from + shift` on; see Place in body.h.
+  // Elements from `from + shift` on; see Place in spread.h.
   using Shift = __m512i;
   static Shift shift(std::int64_t elements) {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

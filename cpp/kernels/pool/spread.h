@@ -1,0 +1,332 @@
+// Rows of sums spread along columns, written once over a vector type (see array_vector.h for what
+// it offers).
+#pragma once
+
+#include "kernels/pool/rows.h"
+
+namespace backops {
+namespace {
+
+// Calls body(source row, target) for each row of each plane.
+template <class Sum, class T, class Body>
+BACKOPS_INLINE void for_rows(const SpreadArgs& a, const Body& body) {
+  const char* source = a.source;
+  const std::int64_t planes = a.planes, run_count = a.run_count;
+  const std::int64_t source_pitch = a.source_pitch_bytes, target_pitch = a.target_pitch_bytes;
+  const Run* const runs = a.runs;
+  for (std::int64_t plane = 0; plane < planes; ++plane) {
+    char* const target = a.target + a.target_offsets[plane];
+    for (std::int64_t r = 0; r < run_count; ++r, source += source_pitch) {
+      body(reinterpret_cast<const Sum*>(source),
+           Target<T>{target + runs[r].target * target_pitch, target_pitch, runs[r].repeat});
+    }
+  }
+}
+
+// Elements from `row + offset` on, read from the whole vectors around them. Rows of sums mostly
+// start on whole vectors, and a load across two cache lines costs more than two loads and a
+// permutation. May read beyond the row, by less than two vectors.
+template <class V>
+struct Place {
+  const typename V::Sum* base;
+  typename V::Shift shift;
+
+  BACKOPS_INLINE Place() = default;
+  BACKOPS_INLINE Place(const typename V::Sum* row, std::int64_t offset)
+      : base(row + offset / V::lanes * V::lanes), shift(V::shift(offset % V::lanes)) {}
+  BACKOPS_INLINE V at(std::int64_t j) const { return V::load_shifted(base + j, shift); }
+};
+
+// Sums of base^l neighbours, for a.level_rows rows at a time: level 0 is the rows themselves.
+// Neighbours across a row's end are summed too and never used. One row at a time would read each
+// level before its stores have left the core.
+constexpr int kMaxLevels = 32;
+
+template <class V>
+class Levels {
+ public:
+  using Sum = typename V::Sum;
+
+  explicit Levels(const SpreadArgs& a)
+      : args_(a), rows_left_(a.planes * a.run_count), row_(a.level_rows) {}
+
+  // To be called for each row in turn.
+  void next(const Sum* source) {
+    if (++row_ >= args_.level_rows) {
+      make(source);
+      row_ = 0;
+    }
+    --rows_left_;
+  }
+
+  const Sum* row(int level) const { return levels_[level] + row_ * args_.source_columns; }
+
+ private:
+  void make(const Sum* source) {
+    const std::int64_t rows = rows_left_ < args_.level_rows ? rows_left_ : args_.level_rows;
+    levels_[0] = source;
+    std::int64_t step = 1;
+    for (int l = 1; l < args_.levels; ++l, step *= args_.base) {
+      Sum* const to = static_cast<Sum*>(args_.scratch) + (l - 1) * args_.level_pitch;
+      const std::int64_t columns = rows * args_.source_columns - args_.base * step + 1;
+      switch (args_.base) {
+        case 3: add<3>(levels_[l - 1], step, columns, to); break;
+        case 4: add<4>(levels_[l - 1], step, columns, to); break;
+        case 5: add<5>(levels_[l - 1], step, columns, to); break;
+        default: add<6>(levels_[l - 1], step, columns, to); break;
+      }
+      levels_[l] = to;
+    }
+  }
+
+  template <int kBase>
+  static void add(const Sum* from, std::int64_t step, std::int64_t columns, Sum* to) {
+    Place<V> places[kBase];
+    for (int i = 1; i < kBase; ++i) places[i] = Place<V>(from, i * step);
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = V::load(from + j);
+      for (int i = 1; i < kBase; ++i) sum = sum + places[i].at(j);
+      store(kind, sum, to + j, count);
+    });
+  }
+
+  const SpreadArgs& args_;
+  std::int64_t rows_left_, row_;
+  const Sum* levels_[kMaxLevels];
+};
+
+template <class V, Reach kReach>
+BACKOPS_INLINE V moved(const typename V::Sum* from, typename V::Pattern pattern) {
+  if constexpr (kReach == Reach::one_vector) return V::permute_one(from, pattern);
+  if constexpr (kReach == Reach::two_vectors) return V::permute_two(from, pattern);
+  return V::gather(from, pattern);
+}
+
+// Any number of terms, at any level.
+template <class V, class T, Reach kReach>
+BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
+  using Sum = typename V::Sum;
+  const std::int64_t terms = a.table->terms_per_vector;
+  const std::int32_t* const patterns = a.table->patterns;
+  const SpreadTerm* const first_term = a.table->terms;
+  const std::int64_t columns = a.columns;
+  Levels<V> levels(a);
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+    levels.next(source);
+    const SpreadTerm* term = first_term;
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = V::fill(0);
+      for (std::int64_t t = 0; t < terms; ++t, ++term) {
+        const auto pattern = V::load_pattern(patterns + term->pattern * V::lanes);
+        sum = sum.add_masked(moved<V, kReach>(levels.row(term->level) + term->offset, pattern),
+                             V::mask(term->mask));
+      }
+      target.put(kind, sum, j, count);
+    });
+  });
+}
+
+// Few terms, none of them at a level. Steady vectors keep their patterns in registers.
+template <class V, class T, Reach kReach, int kTerms>
+BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
+  using Sum = typename V::Sum;
+  const SpreadTable table = *a.table;
+  const std::int64_t columns = a.columns;
+  const SpreadTerm* const steady = table.terms + table.steady_begin * kTerms;
+  typename V::Pattern pattern[kTerms];
+  typename V::Mask mask[kTerms];
+  std::int64_t offset[kTerms];
+  for (int t = 0; t < kTerms; ++t) {
+    pattern[t] = V::load_pattern(table.patterns + steady[t].pattern * V::lanes);
+    mask[t] = V::mask(steady[t].mask);
+    offset[t] = steady[t].offset;
+  }
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+    const auto vector = [&](auto kind, std::int64_t v, int count) {
+      const SpreadTerm* const terms = table.terms + v * kTerms;
+      V sum = V::fill(0);
+      for (int t = 0; t < kTerms; ++t) {
+        const auto own = V::load_pattern(table.patterns + terms[t].pattern * V::lanes);
+        sum =
+            sum.add_masked(moved<V, kReach>(source + terms[t].offset, own), V::mask(terms[t].mask));
+      }
+      target.put(kind, sum, v * V::lanes, count);
+    };
+    for (std::int64_t v = 0; v < table.steady_begin; ++v) vector(Whole{}, v, V::lanes);
+    const Sum* from = source;
+    for (std::int64_t v = table.steady_begin; v < table.steady_end; ++v) {
+      V sum = V::fill(0);
+      for (int t = 0; t < kTerms; ++t) {
+        sum = sum.add_masked(moved<V, kReach>(from + offset[t], pattern[t]), mask[t]);
+      }
+      target.put(Whole{}, sum, v * V::lanes, V::lanes);
+      from += table.steady_step;
+    }
+    const std::int64_t whole = columns / V::lanes;
+    for (std::int64_t v = table.steady_end; v < whole; ++v) vector(Whole{}, v, V::lanes);
+    const int rest = static_cast<int>(columns % V::lanes);
+    if (rest > 0) vector(Part{}, whole, rest);
+  });
+}
+
+template <class V, class T, Reach kReach>
+void spread_reach(const SpreadArgs& a) {
+  if (a.levels > 1) return spread_rows<V, T, kReach>(a);
+  switch (a.table->terms_per_vector) {
+    case 1: return spread_few<V, T, kReach, 1>(a);
+    case 2: return spread_few<V, T, kReach, 2>(a);
+    case 3: return spread_few<V, T, kReach, 3>(a);
+    default: return spread_rows<V, T, kReach>(a);
+  }
+}
+
+template <class V, class T>
+void spread(const SpreadArgs& a) {
+  switch (a.table->reach) {
+    case Reach::one_vector: return spread_reach<V, T, Reach::one_vector>(a);
+    case Reach::two_vectors: return spread_reach<V, T, Reach::two_vectors>(a);
+    default: return spread_rows<V, T, Reach::anywhere>(a);
+  }
+}
+
+template <class V, class T, int kKernel>
+BACKOPS_FLATTEN void slide_direct(const SpreadArgs& a) {
+  using Sum = typename V::Sum;
+  const std::int64_t columns = a.columns;
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = V::load(source + j);
+      for (int i = 1; i < kKernel; ++i) sum = sum + Place<V>(source, i).at(j);
+      target.put(kind, sum, j, count);
+    });
+  });
+}
+
+constexpr int kMostParts = 5 * kMaxLevels;  // the largest digit, of base 6, on every level
+
+// One element of a level: where in its row, and how far beyond a whole vector.
+template <class V>
+struct SlidePart {
+  int level;
+  std::int64_t offset;
+  typename V::Shift shift;
+};
+
+// The kernel's digits, highest first, each so many elements of its level, read where the ones
+// before ended.
+template <class V>
+int slide_parts(const SpreadArgs& a, SlidePart<V>* parts) {
+  std::int64_t size = 1;
+  for (int l = 1; l < a.levels; ++l) size *= a.base;
+  int count = 0;
+  std::int64_t at = 0;
+  for (int l = a.levels - 1; l >= 0; --l, size /= a.base) {
+    for (; at + size <= a.kernel; at += size) {
+      parts[count++] = {l, at / V::lanes * V::lanes, V::shift(at % V::lanes)};
+    }
+  }
+  return count;
+}
+
+// kParts 0: any number.
+template <class V, class T, int kParts>
+BACKOPS_FLATTEN void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_parts,
+                                  int part_count) {
+  using Sum = typename V::Sum;
+  const std::int64_t columns = a.columns;
+  const int parts_used = kParts > 0 ? kParts : part_count;
+  SlidePart<V> parts[kParts > 0 ? kParts : kMostParts];
+  for (int i = 0; i < parts_used; ++i) parts[i] = all_parts[i];
+  Levels<V> levels(a);
+  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+    levels.next(source);
+    const Sum* from[kParts > 0 ? kParts : kMostParts];
+    for (int i = 0; i < parts_used; ++i) from[i] = levels.row(parts[i].level) + parts[i].offset;
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      V sum = V::load(from[0] + j);
+      for (int i = 1; i < parts_used; ++i) {
+        sum = sum + V::load_shifted(from[i] + j, parts[i].shift);
+      }
+      target.put(kind, sum, j, count);
+    });
+  });
+}
+
+template <class V, class T>
+void slide_far(const SpreadArgs& a) {
+  SlidePart<V> parts[kMostParts];
+  const int count = slide_parts<V>(a, parts);
+  switch (count) {
+    case 1: return slide_levels<V, T, 1>(a, parts, count);
+    case 2: return slide_levels<V, T, 2>(a, parts, count);
+    case 3: return slide_levels<V, T, 3>(a, parts, count);
+    case 4: return slide_levels<V, T, 4>(a, parts, count);
+    case 5: return slide_levels<V, T, 5>(a, parts, count);
+    case 6: return slide_levels<V, T, 6>(a, parts, count);
+    default: return slide_levels<V, T, 0>(a, parts, count);
+  }
+}
+
+template <class V, class T>
+void slide(const SpreadArgs& a) {
+  switch (a.kernel) {
+    case 1: return slide_direct<V, T, 1>(a);
+    case 2: return slide_direct<V, T, 2>(a);
+    case 3: return slide_direct<V, T, 3>(a);
+    case 4: return slide_direct<V, T, 4>(a);
+    case 5: return slide_direct<V, T, 5>(a);
+    case 6: return slide_direct<V, T, 6>(a);
+    case 7: return slide_direct<V, T, 7>(a);
+    case 8: return slide_direct<V, T, 8>(a);
+    default: return slide_far<V, T>(a);
+  }
+}
+
+// Whether there is one row per plane and they follow each other without a gap.
+template <class T>
+bool rows_are_joined(const SpreadArgs& a) {
+  if (a.run_count > 1 || a.runs[0].repeat > 1) return false;
+  const std::int64_t row = a.columns * static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t plane = 1; plane < a.planes; ++plane) {
+    if (a.target_offsets[plane] - a.target_offsets[plane - 1] != row) return false;
+  }
+  return true;
+}
+
+// Stores may run over a row's end, for the next row is written after it. The last rows, where that
+// would leave the target, are left: how many rows were filled is returned.
+template <class V, class T>
+BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
+  const std::int64_t columns = a.columns, planes = a.planes;
+  const std::int64_t overrun = (columns + V::lanes - 1) / V::lanes * V::lanes - columns;
+  const std::int64_t last_rows = (overrun + columns - 1) / columns;  // within reach of the end
+  const auto* const source = reinterpret_cast<const typename V::Sum*>(a.source);
+  T* to = reinterpret_cast<T*>(a.target + a.target_offsets[0] +
+                               a.runs[0].target * a.target_pitch_bytes);
+  for (std::int64_t plane = 0; plane < planes - last_rows; ++plane, to += columns) {
+    const V value = V::fill(source[plane]);
+    for (std::int64_t j = 0; j < columns; j += V::lanes) value.store(to + j);
+  }
+  return planes > last_rows ? planes - last_rows : 0;
+}
+
+template <class V, class T>
+BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
+  using Sum = typename V::Sum;
+  SpreadArgs rest = a;
+  if (a.source_pitch_bytes == sizeof(Sum) && rows_are_joined<T>(a)) {
+    const std::int64_t filled = fill_joined<V, T>(a);
+    rest.source += filled * a.source_pitch_bytes;
+    rest.target_offsets += filled;
+    rest.planes -= filled;
+  }
+  const std::int64_t columns = a.columns;
+  for_rows<Sum, T>(rest, [&](const Sum* source, const Target<T> target) {
+    const V value = V::fill(*source);
+    for_vectors<V>(
+        columns, [&](auto kind, std::int64_t j, int count) { target.put(kind, value, j, count); });
+  });
+}
+
+}  // namespace
+}  // namespace backops
