@@ -13,7 +13,6 @@ FUZZ_MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-export PYTEST_DISABLE_PLUGIN_AUTOLOAD :=
 
 SOURCES := CMakeLists.txt pyproject.toml \
   $(shell find cmake cpp src -type f -not -path '*/__pycache__/*' 2>/dev/null)

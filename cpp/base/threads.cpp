@@ -22,8 +22,8 @@ void pause() {
 #endif
 }
 
-// Waiting awake for about this many pauses (some 10 to 20 microseconds) spares back-to-back calls
-// the wake-up; longer would take the core from the caller's own threads.
+// Waiting awake for this many pauses spares back-to-back calls the wake-up; longer would take the
+// core from the caller's own threads.
 constexpr int kSpins = 400;
 
 class Pool {

@@ -9,12 +9,12 @@ namespace backops {
 namespace {
 
 // Elements of grad_input in a tile: 64 KB of float32 stay in the second-level cache together with
-// what they are made of, and keep the cost of starting a tile below two percent.
+// what they are made of, and are work enough for the start of a tile not to matter.
 constexpr std::int64_t kTileElements = 16384;
 // Sums of one step: 12 KB of float32 stay in the first-level cache between the two passes.
 constexpr std::int64_t kStepElements = 3072;
-constexpr std::int64_t kRowAlignment = 16;     // elements; no vector of sums has more lanes
 constexpr std::int64_t kLevelElements = 2048;  // the same for the levels of a slide or spread
+constexpr std::int64_t kRowAlignment = 16;     // elements; no vector of sums has more lanes
 constexpr std::int64_t kMaxTileRows = 2048;
 constexpr std::int64_t kMaxTileColumns = 8192;
 constexpr std::int64_t kMaxTilePlanes = 1024;

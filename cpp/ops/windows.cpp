@@ -11,7 +11,7 @@ using Wide = __int128;
 
 std::int64_t floor_div(Wide a, std::int64_t b) {
   const auto narrow = static_cast<std::int64_t>(a);
-  if (narrow == a) {  // a 128-bit division costs ten times as much
+  if (narrow == a) {  // a 128-bit division is a call of its own
     const std::int64_t quotient = narrow / b;
     return narrow % b < 0 ? quotient - 1 : quotient;
   }

@@ -68,7 +68,7 @@ class AxisWindows {
   // Most outputs that cover some of `count` neighbouring input indices.
   std::int64_t covers_of(std::int64_t count) const;
 
-  // Whether the covers of [begin, begin + stride * n) repeat further along with a shift.
+  // Away from the borders, covers repeat after so many indices but for a shift; 0: they do not.
   std::int64_t period() const { return adaptive_ ? 0 : stride_; }
   bool is_inside(std::int64_t begin, std::int64_t end) const;
 

@@ -127,8 +127,8 @@ TensorView view_of_dlpack(const dlpack::Tensor& tensor, const std::string& argum
   return view;
 }
 
-// The exchange table of an array's type, or null. Not cached: looking it up costs 50 ns, and a
-// cache would have to know when a type dies.
+// The exchange table of an array's type, or null. Not cached: a cache would have to
+// know when a type dies.
 const dlpack::ExchangeApi* exchange_api(nb::handle object) {
   const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
   const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());

@@ -83,12 +83,11 @@ class WithoutGil {
 
 // The core's error as the Python exception of its kind. `function` stands before the message.
 [[noreturn]] void raise_as_python(const Error& error, const std::string& function,
-                                  const char* input_name, const char* grad_output_name) {
+                                  const char* input_name = "input") {
   static const char* const kClasses[] = {"DTypeError", "ShapeError", "ParamError", "LayoutError"};
   const std::string message = error.message([&](const std::string& name) -> std::string {
     if (name == "grad_input") return "out";
     if (name == "input") return input_name;
-    if (name == "grad_output") return grad_output_name;
     return name;
   });
   const nb::object type =
@@ -103,7 +102,7 @@ void translate_error(const std::exception_ptr& pointer, void*) {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     try {
-      raise_as_python(error, "", "input", "grad_output");
+      raise_as_python(error, "");
     } catch (nb::python_error& python_error) {
       python_error.restore();
     }
@@ -371,7 +370,7 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     }
     return run_plan(*plan, source, result, {}, g_threads);
   } catch (const Error& error) {
-    raise_as_python(error, function, "input", "grad_output");
+    raise_as_python(error, function);
   }
 }
 
@@ -437,7 +436,7 @@ struct PythonPlan {
       const Result result = make_result(out, grad_output, source, plan->problem());
       return run_plan(*plan, source, result, memory, std::min<int>(threads, g_threads));
     } catch (const Error& error) {
-      raise_as_python(error, function, "input", "grad_output");
+      raise_as_python(error, function);
     }
   }
 };
@@ -453,7 +452,7 @@ PythonPlan make_plan(const std::string& function, int rank, nb::handle input_sha
     set_windows_of(problem);
     return {function, std::make_shared<const PoolPlan>(problem), g_threads};
   } catch (const Error& error) {
-    raise_as_python(error, function, "input_shape", "grad_output");
+    raise_as_python(error, function, "input_shape");
   }
 }
 

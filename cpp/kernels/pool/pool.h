@@ -20,7 +20,7 @@ struct Run {
 };
 
 // Runs longer than this are summed from partial sums of blocks, three additions per row whatever
-// the run's length. Direct sums of 6 rows were as fast (k = 5 and 7, stride 1, 56 x 56).
+// the run's length.
 constexpr std::int64_t kLongestDirectRun = 6;
 
 // target row = column_weights * sum over a run of (weight * source row)
