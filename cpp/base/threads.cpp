@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -38,9 +39,8 @@ class Pool {
       hire(threads - 1);
       work_ = work;
       context_ = context;
-      next_worker_ = 1;
       open_ = threads - 1;
-      open_hint_.store(open_, std::memory_order_relaxed);
+      job_number_.store(job_number_ + 1, std::memory_order_relaxed);
     }
     wake_.notify_all();
     work(context, 0);
@@ -51,7 +51,7 @@ class Pool {
   void hire(int wanted) {
     while (hired_ < wanted) {
       try {
-        std::thread([this] { serve(); }).detach();
+        std::thread([this, worker = hired_ + 1] { serve(worker); }).detach();
       } catch (...) {
         return;  // fewer workers: the caller does the rest
       }
@@ -63,7 +63,6 @@ class Pool {
   void finish() {
     std::unique_lock<std::mutex> lock(state_);
     open_ = 0;
-    open_hint_.store(0, std::memory_order_relaxed);
     for (int spin = 0; active_ > 0 && spin < kSpins; ++spin) {
       lock.unlock();
       for (int i = 0; i < 8; ++i) pause();
@@ -72,19 +71,23 @@ class Pool {
     done_.wait(lock, [this] { return active_ == 0; });
   }
 
-  void serve() {
+  // A thread has the same number in every job: what it worked on last time is in its caches.
+  void serve(const int worker) {
+    std::uint64_t last_job = 0;
     std::unique_lock<std::mutex> lock(state_);
     for (;;) {
-      if (open_ == 0) {
+      const auto is_wanted = [&] { return worker <= open_ && job_number_ != last_job; };
+      if (!is_wanted()) {
         lock.unlock();
-        for (int i = 0; i < kSpins && open_hint_.load(std::memory_order_relaxed) == 0; ++i) pause();
+        for (int i = 0; i < kSpins && job_number_.load(std::memory_order_relaxed) == last_job;
+             ++i) {
+          pause();
+        }
         lock.lock();
       }
-      wake_.wait(lock, [this] { return open_ > 0; });
-      --open_;
-      open_hint_.store(open_, std::memory_order_relaxed);
+      wake_.wait(lock, is_wanted);
+      last_job = job_number_;
       ++active_;
-      const int worker = next_worker_++;
       const Work work = work_;
       void* const context = context_;
       lock.unlock();
@@ -100,10 +103,9 @@ class Pool {
   Work work_ = nullptr;
   void* context_ = nullptr;
   int hired_ = 0;
-  int open_ = 0;    // places in the current job nobody has taken
-  int active_ = 0;  // workers inside the current job
-  int next_worker_ = 0;
-  std::atomic<int> open_hint_{0};  // copy of open_ that may be read without the lock
+  int open_ = 0;                              // workers 1 to this may still enter the current job
+  int active_ = 0;                            // workers inside the current job
+  std::atomic<std::uint64_t> job_number_{0};  // written with the lock, may be read without
 };
 
 std::atomic<Pool*> g_pool{nullptr};

@@ -1,10 +1,25 @@
 #include "ops/pool_binding.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+
 namespace backops {
 namespace {
 
-// Results this large do not stay in any cache: writing past them spares reading them first.
-constexpr std::int64_t kStreamBytes = std::int64_t{48} << 20;
+// Results this large do not stay in any cache: writing past them spares reading them first. A large
+// last-level cache is shared, so a quarter of it counts.
+std::int64_t stream_bytes() {
+  static const std::int64_t bytes = [] {
+    std::int64_t cache = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    return std::max(std::int64_t{48} << 20, cache / 4);
+  }();
+  return bytes;
+}
+
 // Shorter pieces are not worth their unaligned ends.
 constexpr std::int64_t kShortestStream = 1024;
 
@@ -60,7 +75,7 @@ PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& grad_output,
   const std::int64_t inner_stride = lanes ? target.channel : target.axis[kColumns];
   const std::int64_t inner_size = lanes ? geometry.lanes : geometry.axes[kColumns].in();
   const bool stream = dense_bytes(plan.problem.input_shape, plan.problem.ndim,
-                                  plan.problem.dtype) >= kStreamBytes &&
+                                  plan.problem.dtype) >= stream_bytes() &&
                       can_stream(geometry, target, element_bytes);
   const bool direct = !stream && has_stride(inner_size, inner_stride, element_bytes);
   return {plan,   geometry, grad_output,   grad_input,

@@ -13,6 +13,8 @@ namespace {
 constexpr std::int64_t kTileElements = 16384;
 // Sums of one step: 12 KB of float32 stay in the first-level cache between the two passes.
 constexpr std::int64_t kStepElements = 3072;
+// Rows of many channels are long; a step of several lets each source row be read once for them all.
+constexpr std::int64_t kLaneStepElements = 6144;
 constexpr std::int64_t kLevelElements = 2048;  // the same for the levels of a slide or spread
 constexpr std::int64_t kRowAlignment = 16;     // elements; no vector of sums has more lanes
 constexpr std::int64_t kMaxTileRows = 2048;
@@ -86,18 +88,18 @@ std::int64_t PoolGeometry::sum_row_columns(std::int64_t target_columns,
 }
 
 void PoolGeometry::choose_step() {
+  const std::int64_t elements = inner == Inner::lanes ? kLaneStepElements : kStepElements;
   const std::int64_t longest_row = sum_row_columns(tile[kColumns], source[kColumns] * tile_lanes);
-  const std::int64_t row =
-      std::max<std::int64_t>(1, std::min<std::int64_t>(kStepElements, longest_row));
+  const std::int64_t row = std::max<std::int64_t>(1, std::min<std::int64_t>(elements, longest_row));
   level_rows = std::max<std::int64_t>(1, kLevelElements / row);
   // Partial sums of long runs are kept within a step: it holds the rows of two blocks.
   const std::int64_t longest = axes[kRows].longest_cover();
   const std::int64_t least = longest > kLongestDirectRun ? 2 * longest : 1;
-  step_rows = std::min(tile[kRows], std::max(least, kStepElements / row));
+  step_rows = std::min(tile[kRows], std::max(least, elements / row));
   step_planes =
       step_rows < tile[kRows]
           ? 1
-          : std::max<std::int64_t>(1, std::min(tile_planes, kStepElements / (row * step_rows)));
+          : std::max<std::int64_t>(1, std::min(tile_planes, elements / (row * step_rows)));
 }
 
 // Takes half of what costs least to cut; false when nothing is left to cut.
@@ -152,16 +154,11 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
                             (static_cast<double>(level_rows) * row_sum_elements + kRowAlignment);
   level_pitch = std::min<std::int64_t>(level_rows * longest_row, std::int64_t{1} << 40);
   level_pitch = (level_pitch + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
-  for (const int axis : {kDepth, kRows}) {
+  for (int axis = 0; axis < kAxes; ++axis) {
     const std::int64_t longest = axes[axis].longest_cover();
-    if (longest <= kLongestDirectRun) continue;
-    partial_elements = std::max(
-        partial_elements, (static_cast<double>(longest) + 1) * (row_elements + kRowAlignment));
-  }
-  if (inner == Inner::lanes && axes[kColumns].longest_cover() > kLongestDirectRun) {
-    partial_elements =
-        std::max(partial_elements, (static_cast<double>(axes[kColumns].longest_cover()) + 1) *
-                                       static_cast<double>(tile_lanes + kRowAlignment));
+    if (longest <= kLongestDirectRun || (axis == kColumns && inner != Inner::lanes)) continue;
+    partial_elements = std::max(partial_elements, static_cast<double>(longest) *
+                                                      static_cast<double>(block_columns(longest)));
   }
   place(partial, partial_elements, sum_bytes);
   place(image, plane_count * rows * columns * static_cast<double>(tile_lanes), element_bytes);

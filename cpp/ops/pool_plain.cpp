@@ -1,7 +1,7 @@
 // The answer of last resort: windows too long for any tile, element by element.
 #include <algorithm>
-#include <atomic>
 
+#include "base/task_queue.h"
 #include "base/threads.h"
 #include "kernels/pool/scalar.h"
 #include "ops/pool_plan.h"
@@ -14,7 +14,7 @@ struct PlainJob {
   const TensorView& grad_output;
   const TensorView& grad_input;
   PoolStrides source, target;
-  std::atomic<std::int64_t> next_plane{0};
+  TaskQueue planes;
 };
 
 float rounded(float value, Rounding rounding) {
@@ -76,25 +76,27 @@ void write_plane(const PlainJob& job, const char* source, char* target) {
 }
 
 template <class E>
-void work_on_planes(void* context, int) {
+void work_on_planes(void* context, int worker) {
   PlainJob& job = *static_cast<PlainJob*>(context);
-  const std::int64_t channels = job.plan.channels(), planes = job.plan.batch() * channels;
-  for (;;) {
-    const std::int64_t plane = job.next_plane.fetch_add(1, std::memory_order_relaxed);
-    if (plane >= planes) return;
+  const std::int64_t channels = job.plan.channels();
+  job.planes.work(worker, [&](std::int64_t plane) {
     const std::int64_t batch = plane / channels, channel = plane % channels;
     write_plane<E>(job,
                    job.grad_output.data + batch * job.source.batch + channel * job.source.channel,
                    job.grad_input.data + batch * job.target.batch + channel * job.target.channel);
-  }
+  });
 }
 
 }  // namespace
 
 void run_pool_plain(const PoolPlan::Impl& plan, const TensorView& grad_output,
                     const TensorView& grad_input, int threads) noexcept {
-  PlainJob job{plan, grad_output, grad_input, strides_of(plan, grad_output),
-               strides_of(plan, grad_input)};
+  PlainJob job{plan,
+               grad_output,
+               grad_input,
+               strides_of(plan, grad_output),
+               strides_of(plan, grad_input),
+               TaskQueue(plan.batch() * plan.channels(), threads)};
   switch (plan.problem.dtype) {
     case DType::float16: return run_parallel(threads, work_on_planes<Float16>, &job);
     case DType::bfloat16: return run_parallel(threads, work_on_planes<BFloat16>, &job);

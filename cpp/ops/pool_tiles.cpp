@@ -1,9 +1,9 @@
 // Runs a pooling plan tile by tile: sum along depth, sum along rows, spread along columns.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "base/strided_copy.h"
+#include "base/task_queue.h"
 #include "base/threads.h"
 #include "ops/pool_binding.h"
 
@@ -250,7 +250,6 @@ CombineArgs TileWorker::combine_args(int axis) const {
   args.source_pitch_bytes = args.target_pitch_bytes = 0;
   args.runs = at<Run>(g_.runs[axis]);
   args.run_count = run_count_[axis];
-  args.compact = false;
   args.scale = scale_of(axis);
   args.weights = b_.plan.weighted[axis] ? at<void>(g_.weights[axis]) : nullptr;
   args.column_weights = nullptr;
@@ -272,7 +271,6 @@ void TileWorker::sum_depth() {
   CombineArgs args = combine_args(kDepth);
   args.source_pitch_bytes = depth_pitch_;
   args.target_pitch_bytes = plane_sums;
-  args.compact = true;
   // Rows that follow each other are one long row; partial sums of long runs want short ones.
   const bool rows_join =
       row_pitch_ == row_elements_ * b_.element_bytes && args.block <= kLongestDirectRun;
@@ -308,7 +306,6 @@ void TileWorker::prepare_passes() {
   row_pass_.source_pitch_bytes = row_pitch_;
   row_pass_.target = at<char>(g_.row_sums) + margin_ * sum_bytes_;
   row_pass_.target_pitch_bytes = sum_pitch_;
-  row_pass_.compact = true;
   row_pass_.columns = row_elements_;
   const std::int64_t source_bytes = g_.sums_depth ? sum_bytes_ : b_.element_bytes;
   rows_may_join_ = g_.axes[kRows].covers_every_index_once() && !b_.plan.weighted[kRows] &&
@@ -538,18 +535,14 @@ void TileWorker::stream_rows(char* target, const char* image, std::int64_t begin
 struct TileJob {
   const PoolBinding& binding;
   char* workspace;
-  std::atomic<std::int64_t> next_task{0};
+  TaskQueue tasks;
 };
 
 void work_on_tiles(void* context, int worker) {
   TileJob& job = *static_cast<TileJob*>(context);
   const PoolGeometry& geometry = job.binding.geometry;
   TileWorker tiles(job.binding, job.workspace + static_cast<std::size_t>(worker) * geometry.bytes);
-  for (;;) {
-    const std::int64_t task = job.next_task.fetch_add(1, std::memory_order_relaxed);
-    if (task >= geometry.tasks) break;
-    tiles.run(task);
-  }
+  job.tasks.work(worker, [&](std::int64_t task) { tiles.run(task); });
   if (job.binding.stream) job.binding.plan.kernels->stream_fence();
 }
 
@@ -559,10 +552,11 @@ void run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& grad_output,
                     const TensorView& grad_input, char* workspace, int threads) noexcept {
   const PoolBinding binding = bind(plan, grad_output, grad_input);
   const std::uintptr_t misalignment = reinterpret_cast<std::uintptr_t>(workspace) % 64;
-  TileJob job{binding, workspace + (64 - misalignment) % 64};
   // Waking a thread costs as much as a tile or two.
-  const std::int64_t useful = (binding.geometry.tasks + 1) / 2;
-  run_parallel(static_cast<int>(std::min<std::int64_t>(threads, useful)), work_on_tiles, &job);
+  const std::int64_t tasks = binding.geometry.tasks;
+  const int workers = static_cast<int>(std::min<std::int64_t>(threads, (tasks + 1) / 2));
+  TileJob job{binding, workspace + (64 - misalignment) % 64, TaskQueue(tasks, workers)};
+  run_parallel(workers, work_on_tiles, &job);
 }
 
 }  // namespace backops

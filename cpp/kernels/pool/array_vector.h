@@ -78,6 +78,12 @@ struct ArrayVector {
     }
     return result;
   }
+  // 0 in the lanes that are not in `mask`.
+  ArrayVector only(Mask chosen) const {
+    ArrayVector result;
+    for (int i = 0; i < lanes; ++i) result.lane[i] = (chosen >> i & 1u) != 0 ? lane[i] : T{0};
+    return result;
+  }
 
   using Pattern = const std::int32_t*;
   static Pattern load_pattern(const std::int32_t* pattern) { return pattern; }

@@ -37,6 +37,7 @@ struct Avx2Vector {
   }
   template <class E>
   static Avx2Vector load_some(const E* from, int count) {
+    if (count == lanes) return load(from);
     E elements[lanes] = {};
     std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(E));
     return load(elements);
@@ -68,6 +69,7 @@ struct Avx2Vector {
   void store_some(float* to, int count) const { _mm256_maskstore_ps(to, first(count), value); }
   template <class E>
   void store_some(E* to, int count) const {
+    if (count == lanes) return store(to);
     E elements[lanes];
     store(elements);
     std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(E));
@@ -85,6 +87,7 @@ struct Avx2Vector {
     const __m256 sum = _mm256_add_ps(value, other.value);
     return {_mm256_blendv_ps(value, sum, _mm256_castsi256_ps(chosen))};
   }
+  Avx2Vector only(Mask chosen) const { return {_mm256_and_ps(value, _mm256_castsi256_ps(chosen))}; }
 
   using Pattern = __m256i;
   static Pattern load_pattern(const std::int32_t* pattern) {

@@ -69,16 +69,15 @@ struct Avx512Vector {
     return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
 
-  // Not vcvtneps2bf16, which turns subnormals into zero.
+  // Not vcvtneps2bf16, which turns subnormals into zero. NaNs need no care: what is added to the
+  // low half carries into the high one only if the low one is not zero, but sums of widened
+  // elements have no other NaNs than theirs and the CPU's own, and multiplying made them quiet.
   __m256i as_bfloat16() const {
     const __m512i bits = _mm512_castps_si512(value);
     const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
     const __m512i biased = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
     const __m512i rounded = _mm512_mask_add_epi32(biased, is_odd, biased, _mm512_set1_epi32(1));
-    const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-    const __m512i quiet =
-        _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x00400000));
-    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd_words(), quiet));
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd_words(), rounded));
   }
 
   // The high half of each lane, in order.
@@ -110,6 +109,8 @@ struct Avx512Vector {
   Avx512Vector add_masked(Avx512Vector other, Mask chosen) const {
     return {_mm512_mask_add_ps(value, chosen, value, other.value)};
   }
+
+  Avx512Vector only(Mask chosen) const { return {_mm512_maskz_mov_ps(chosen, value)}; }
 
   using Pattern = __m512i;
   static Pattern load_pattern(const std::int32_t* pattern) { return _mm512_loadu_si512(pattern); }
@@ -156,6 +157,8 @@ struct Avx512DoubleVector {
   Avx512DoubleVector add_masked(Avx512DoubleVector other, Mask chosen) const {
     return {_mm512_mask_add_pd(value, chosen, value, other.value)};
   }
+
+  Avx512DoubleVector only(Mask chosen) const { return {_mm512_maskz_mov_pd(chosen, value)}; }
 
   using Shift = __m512i;
   static Shift shift(std::int64_t elements) {

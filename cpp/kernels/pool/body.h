@@ -20,14 +20,13 @@ void round_to_float16(float* values, std::int64_t count) {
 
 template <class V, class E>
 constexpr PoolKernels make_pool_kernels(const char* name, Isa isa, DType dtype) {
-  using Sum = typename V::Sum;
   return {name,
           isa,
           dtype,
           V::lanes,
-          combine<V, E, Sum>,
-          combine<V, Sum, Sum>,
-          combine<V, Sum, E>,
+          combine_to_sums<V, E>,
+          combine_to_sums<V, typename V::Sum>,
+          combine_to_elements<V, E>,
           spread<V, E>,
           slide<V, E>,
           fill<V, E>,

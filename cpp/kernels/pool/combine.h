@@ -6,20 +6,56 @@
 namespace backops {
 namespace {
 
-// The weight of a source row: its own, or the same for all.
+// The weight of a source row: its own, the same for all, or none.
 template <class V>
 struct OwnWeights {
+  using Weight = V;
   const typename V::Sum* weights;
   BACKOPS_INLINE V of(std::int64_t row) const { return V::fill(weights[row]); }
 };
 template <class V>
 struct OneWeight {
+  using Weight = V;
   V weight;
   BACKOPS_INLINE V of(std::int64_t) const { return weight; }
 };
+struct NoWeight {
+  struct Weight {};
+  BACKOPS_INLINE Weight of(std::int64_t) const { return {}; }
+};
+template <class V>
+BACKOPS_INLINE V operator*(V value, NoWeight::Weight) {
+  return value;
+}
 
-// The rows of one plane.
-template <class V, class S, class W>
+// Runs alike: as long as each other, each starting one row after the one before, and put equally
+// far apart.
+struct Stretch {
+  std::int64_t first, length;  // of the first run
+  std::int64_t runs;
+  std::int64_t target, step;  // in rows of the target
+  std::int64_t repeat;
+};
+
+// Takes every period-th run from `next` on, as far as they are alike.
+template <bool kToSums>
+inline Stretch take_stretch(const CombineArgs& a, std::int64_t period, std::int64_t& next) {
+  const Run* const runs = a.runs;
+  const auto target = [&](std::int64_t r) { return kToSums ? r : runs[r].target; };
+  const Run& run = runs[next];
+  Stretch all{run.first, run.count, 1, target(next), period, kToSums ? 1 : run.repeat};
+  const std::int64_t second = next + period;
+  if (second < a.run_count) all.step = target(second) - all.target;
+  for (next = second; next < a.run_count; next += period, ++all.runs) {
+    if (runs[next].first != all.first + all.runs || runs[next].count != all.length) break;
+    if (target(next) != all.target + all.runs * all.step) break;
+    if (!kToSums && runs[next].repeat != all.repeat) break;
+  }
+  return all;
+}
+
+// The rows of one plane, and what is done with them: they become rows of sums, or of elements.
+template <class V, class S, class W, bool kToSums>
 struct Rows {
   const char* source;
   std::int64_t pitch;
@@ -33,35 +69,44 @@ struct Rows {
 
   template <class Kind>
   BACKOPS_INLINE V finished(Kind kind, V sum, std::int64_t j, int count) const {
-    return column_weights ? sum * load<V>(kind, column_weights + j, count) : sum;
+    if (!kToSums || !column_weights) return sum;
+    return sum * load<V>(kind, column_weights + j, count);
   }
 
-  template <int kRows, class T>
-  BACKOPS_INLINE void sum_few(std::int64_t first, const Target<T> target) const {
-    const S* rows[kRows];
-    V weight[kRows];
-    for (int i = 0; i < kRows; ++i) {
-      rows[i] = row(first + i);
-      weight[i] = weights.of(first + i);
-    }
-    const auto* const factors = column_weights;
+  // Goes down the rows, vector by vector: each row is read and widened once for all runs it is in.
+  template <int kRows, class To>
+  BACKOPS_INLINE void sum_few(std::int64_t first, std::int64_t runs, const To target,
+                              std::int64_t step_bytes) const {
+    const auto* const factors = kToSums ? column_weights : nullptr;
     for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, rows[0] + j, count) * weight[0];
-      for (int i = 1; i < kRows; ++i) sum = sum + load<V>(kind, rows[i] + j, count) * weight[i];
-      if (factors) sum = sum * load<V>(kind, factors + j, count);
-      target.put(kind, sum, j, count);
+      const auto term = [&](std::int64_t r) {
+        return load<V>(kind, row(r) + j, count) * weights.of(r);
+      };
+      V factor;
+      if (factors) factor = load<V>(kind, factors + j, count);
+      V terms[kRows];
+      for (int i = 0; i < kRows - 1; ++i) terms[i] = term(first + i);
+      To to = target;
+      for (std::int64_t q = 0; q < runs; ++q, to.move(step_bytes)) {
+        terms[kRows - 1] = term(first + q + kRows - 1);
+        V sum = terms[0];
+        for (int i = 1; i < kRows; ++i) sum = sum + terms[i];
+        if (factors) sum = sum * factor;
+        to.put(kind, sum, j, count);
+        for (int i = 0; i < kRows - 1; ++i) terms[i] = terms[i + 1];
+      }
     });
   }
 
-  template <class T>
-  void sum_none(const Target<T> target) const {
+  template <class To>
+  void sum_none(const To target) const {
     for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       target.put(kind, V::fill(0), j, count);
     });
   }
 
-  template <class T>
-  void sum_many(std::int64_t first, std::int64_t row_count, const Target<T> target) const {
+  template <class To>
+  void sum_many(std::int64_t first, std::int64_t row_count, const To target) const {
     for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       V sum = load<V>(kind, row(first) + j, count) * weights.of(first);
       for (std::int64_t r = first + 1; r < first + row_count; ++r) {
@@ -71,158 +116,251 @@ struct Rows {
     });
   }
 
-  template <class T>
-  BACKOPS_INLINE void sum(const Run& run, const Target<T> target) const {
-    switch (run.count) {
-      case 0: return sum_none(target);
-      case 1: return sum_few<1>(run.first, target);
-      case 2: return sum_few<2>(run.first, target);
-      case 3: return sum_few<3>(run.first, target);
-      case 4: return sum_few<4>(run.first, target);
-      case 5: return sum_few<5>(run.first, target);
-      case 6: return sum_few<6>(run.first, target);
-      default: return sum_many(run.first, run.count, target);
+  template <class To>
+  BACKOPS_INLINE void sum(const Stretch& all, To target, std::int64_t step_bytes) const {
+    switch (all.length) {
+      case 1: return sum_few<1>(all.first, all.runs, target, step_bytes);
+      case 2: return sum_few<2>(all.first, all.runs, target, step_bytes);
+      case 3: return sum_few<3>(all.first, all.runs, target, step_bytes);
+      case 4: return sum_few<4>(all.first, all.runs, target, step_bytes);
+      case 5: return sum_few<5>(all.first, all.runs, target, step_bytes);
+      case 6: return sum_few<6>(all.first, all.runs, target, step_bytes);
+      default: break;
+    }
+    for (std::int64_t q = 0; q < all.runs; ++q, target.move(step_bytes)) {
+      all.length == 0 ? sum_none(target) : sum_many(all.first + q, all.length, target);
     }
   }
 };
 
 // Long runs, as the sum of a block's tail and the next block's head (van Herk's idea): subtracting
 // what leaves a running sum would be cheaper still, but lets one NaN or infinity reach everything
-// behind it.
-template <class V, class S, class W>
+// behind it. Goes down the rows for kVectors vectors of columns, `count` columns in all.
+template <class V, class S, class W, bool kToSums, int kVectors>
 class Blocks {
  public:
   using Sum = typename V::Sum;
 
-  Blocks(const Rows<V, S, W>& rows, const CombineArgs& a)
+  BACKOPS_INLINE Blocks(const CombineArgs& a, const Rows<V, S, W, kToSums>& rows,
+                        std::int64_t column, int count)
       : rows_(rows),
+        column_(column),
         block_(a.block),
         first_row_(a.first_row),
         axis_rows_(a.axis_rows),
-        pitch_((a.columns + V::lanes - 1) / V::lanes * V::lanes),
-        tails_(static_cast<Sum*>(a.scratch)),
-        head_(static_cast<Sum*>(a.scratch) + a.block * pitch_) {}
+        tails_(static_cast<Sum*>(a.scratch)) {
+    for (int& own : counts_) {
+      own = count < V::lanes ? count : V::lanes;
+      count -= own;
+    }
+  }
 
-  template <class T>
-  void sum(const Run& run, const Target<T> target) {
-    if (run.count <= kLongestDirectRun) return rows_.sum(run, target);
-    const std::int64_t begin = run.first + first_row_, end = begin + run.count;
-    while (begin >= start_ + block_) start_ += block_;
-    const std::int64_t block_end = start_ + block_ < axis_rows_ ? start_ + block_ : axis_rows_;
-    if (end == block_end) {
-      put(tail(begin, block_end), target);
-    } else if (end > block_end) {
-      put_with_head(tail(begin, block_end), head_before(block_end, end), end - 1, target);
-    } else if (begin == start_) {
-      put_with_head(nullptr, head_before(begin, end), end - 1, target);
-    } else {
-      rows_.sum_many(run.first, run.count, target);
+  template <class To>
+  BACKOPS_INLINE void sum(const Stretch& all, To target, std::int64_t step_bytes) {
+    const std::int64_t first = all.first + first_row_, length = all.length;
+    if (start_ < 0) start_ = first / block_ * block_;
+    for (std::int64_t q = 0; q < all.runs;) {
+      const std::int64_t begin = first + q, end = begin + length;
+      while (begin >= start_ + block_) start_ += block_;
+      const std::int64_t block_end = start_ + block_ < axis_rows_ ? start_ + block_ : axis_rows_;
+      if (length > kLongestDirectRun && end > block_end) {
+        const std::int64_t left = all.runs - q, in_block = block_end - begin;
+        const std::int64_t runs = left < in_block ? left : in_block;
+        sum_across(begin, block_end, end, runs, target, step_bytes);
+        q += runs;
+        target.move(runs * step_bytes);
+      } else {
+        sum_within(begin, block_end, end, target);
+        ++q;
+        target.move(step_bytes);
+      }
     }
   }
 
  private:
-  // *to = weight * row r (+ *from). Partial sums are kept in whole vectors: a load waits long for a
-  // store of part of one.
-  BACKOPS_INLINE void add_row(std::int64_t r, const Sum* from, Sum* to) const {
-    const S* const source = rows_.row(r - first_row_);
-    const V weight = rows_.weights.of(r - first_row_);
-    for_vectors<V>(rows_.columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, source + j, count) * weight;
-      if (from) sum = V::load(from + j) + sum;
-      sum.store(to + j);
-    });
+  BACKOPS_INLINE V term(std::int64_t r, int i) const {
+    const std::int64_t row = r - first_row_;
+    return load<V>(Part{}, rows_.row(row) + column_ + i * V::lanes, counts_[i]) *
+           rows_.weights.of(row);
   }
 
-  // Sum of the rows from `row` to the end of the current block.
-  const Sum* tail(std::int64_t row, std::int64_t block_end) {
-    if (start_ != tail_start_) {
-      const Sum* from = nullptr;
-      for (std::int64_t r = block_end - 1; r >= row; --r) {
-        Sum* const to = tails_ + (r - start_) * pitch_;
-        add_row(r, from, to);
-        from = to;
+  BACKOPS_INLINE V tail(std::int64_t r, int i) const {
+    return V::load(tails_ + ((r - start_) * kVectors + i) * V::lanes);
+  }
+
+  template <class To, class Value>
+  BACKOPS_INLINE void put(const To target, const Value& value) const {
+    for (int i = 0; i < kVectors; ++i) {
+      const std::int64_t j = column_ + i * V::lanes;
+      target.put(Part{}, rows_.finished(Part{}, value(i), j, counts_[i]), j, counts_[i]);
+    }
+  }
+
+  BACKOPS_INLINE V direct(std::int64_t begin, std::int64_t end, int i) const {
+    V sum = V::fill(0);
+    for (std::int64_t r = begin; r < end; ++r) sum = sum + term(r, i);
+    return sum;
+  }
+
+  // Runs that begin in the block and end beyond it, each one row after the one before.
+  template <class To>
+  BACKOPS_INLINE void sum_across(std::int64_t begin, std::int64_t block_end, std::int64_t end,
+                                 std::int64_t runs, To target, std::int64_t step_bytes) {
+    make_tails(begin, block_end);
+    move_head(block_end, end - 1);
+    const std::int64_t known = head_end_ - (end - 1);  // 1 if another stretch ended here
+    for (std::int64_t q = 0; q < runs; ++q, target.move(step_bytes)) {
+      if (q >= known) {
+        for (int i = 0; i < kVectors; ++i) head_[i] = head_[i] + term(end - 1 + q, i);
       }
-      tail_start_ = start_;
+      put(target, [&](int i) { return tail(begin + q, i) + head_[i]; });
     }
-    return tails_ + (row - start_) * pitch_;
+    head_end_ = end + runs - 1;
   }
 
-  // Makes head_ the sum of the rows from `start` to before `end`'s last; null if that is none.
-  const Sum* head_before(std::int64_t start, std::int64_t end) {
-    if (start != head_start_ || head_end_ >= end) {
-      head_start_ = start;
-      head_end_ = start;
+  template <class To>
+  BACKOPS_INLINE void sum_within(std::int64_t begin, std::int64_t block_end, std::int64_t end,
+                                 const To target) {
+    if (end - begin > kLongestDirectRun && end == block_end) {
+      make_tails(begin, block_end);
+      put(target, [&](int i) { return tail(begin, i); });
+    } else if (end - begin > kLongestDirectRun && begin == start_) {
+      move_head(begin, end);
+      put(target, [&](int i) { return head_[i]; });
+    } else {
+      put(target, [&](int i) { return direct(begin, end, i); });
     }
-    for (; head_end_ < end - 1; ++head_end_) {
-      add_row(head_end_, head_end_ == start ? nullptr : head_, head_);
+  }
+
+  // Sums of the rows from each one, of `begin` and those after it, to the end of the block.
+  BACKOPS_INLINE void make_tails(std::int64_t begin, std::int64_t block_end) {
+    if (start_ == tail_start_) return;
+    tail_start_ = start_;
+    V sums[kVectors];
+    for (int i = 0; i < kVectors; ++i) sums[i] = V::fill(0);
+    for (std::int64_t r = block_end - 1; r >= begin; --r) {
+      for (int i = 0; i < kVectors; ++i) {
+        sums[i] = sums[i] + term(r, i);
+        sums[i].store(tails_ + ((r - start_) * kVectors + i) * V::lanes);
+      }
     }
-    return head_end_ == start ? nullptr : head_;
   }
 
-  template <class T>
-  BACKOPS_INLINE void put(const Sum* sums, const Target<T> target) const {
-    for_vectors<V>(rows_.columns, [&](auto kind, std::int64_t j, int count) {
-      target.put(kind, rows_.finished(kind, V::load(sums + j), j, count), j, count);
-    });
+  // Makes head_ the sum of the rows from `begin` to before `end`, which never goes back.
+  BACKOPS_INLINE void move_head(std::int64_t begin, std::int64_t end) {
+    if (begin != head_start_) {
+      head_start_ = head_end_ = begin;
+      for (int i = 0; i < kVectors; ++i) head_[i] = V::fill(0);
+    }
+    for (; head_end_ < end; ++head_end_) {
+      for (int i = 0; i < kVectors; ++i) head_[i] = head_[i] + term(head_end_, i);
+    }
   }
 
-  // target = tail + (head + row r), and head_ becomes what stands in brackets.
-  template <class T>
-  BACKOPS_INLINE void put_with_head(const Sum* tail, const Sum* head, std::int64_t r,
-                                    const Target<T> target) {
-    const S* const source = rows_.row(r - first_row_);
-    const V weight = rows_.weights.of(r - first_row_);
-    Sum* const new_head = head_;
-    const Rows<V, S, W> rows = rows_;
-    for_vectors<V>(rows.columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, source + j, count) * weight;
-      if (head) sum = V::load(head + j) + sum;
-      sum.store(new_head + j);
-      if (tail) sum = V::load(tail + j) + sum;
-      target.put(kind, rows.finished(kind, sum, j, count), j, count);
-    });
-    head_end_ = r + 1;
-  }
-
-  const Rows<V, S, W> rows_;
+  const Rows<V, S, W, kToSums> rows_;
+  const std::int64_t column_;
   const std::int64_t block_, first_row_, axis_rows_;
-  const std::int64_t pitch_;  // of partial sums
   Sum* const tails_;
-  Sum* const head_;
-  std::int64_t start_ = 0;                       // of the current block
+  V head_[kVectors];
+  int counts_[kVectors];
+  std::int64_t start_ = -1;                      // of the current block
   std::int64_t tail_start_ = -1;                 // of the block that tails_ are of
   std::int64_t head_start_ = -1, head_end_ = 0;  // of the rows in head_
 };
 
-template <class V, class S, class T, class W>
-BACKOPS_FLATTEN void combine_weighted(const CombineArgs& args, W weights) {
+template <class T, bool kToSums, class Body>
+BACKOPS_INLINE void with_target_of(const Stretch& all, const CombineArgs& a, std::int64_t plane,
+                                   const Body& body) {
+  const std::int64_t pitch = a.target_pitch_bytes;
+  char* const first = a.target + a.target_offsets[plane] + all.target * pitch;
+  if constexpr (kToSums) {
+    body(OneRow<T>{reinterpret_cast<T*>(first)}, all.step * pitch);
+  } else {
+    with_target<T>(first, pitch, all.repeat, [&](auto to) { body(to, all.step * pitch); });
+  }
+}
+
+template <class V, class S, class W, bool kToSums>
+BACKOPS_INLINE Rows<V, S, W, kToSums> rows_of(const CombineArgs& a, std::int64_t plane,
+                                              const W& weights) {
+  return {a.source + a.source_offsets[plane], a.source_pitch_bytes, weights,
+          static_cast<const typename V::Sum*>(a.column_weights), a.columns};
+}
+
+template <class V, class S, class T, class W, bool kToSums>
+BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
   const CombineArgs a = args;
-  for (std::int64_t plane = 0; plane < a.planes; ++plane) {
-    char* const target = a.target + a.target_offsets[plane];
-    const Rows<V, S, W> rows{a.source + a.source_offsets[plane], a.source_pitch_bytes, weights,
-                             static_cast<const typename V::Sum*>(a.column_weights), a.columns};
-    const auto target_of = [&](std::int64_t r) {
-      const Run& run = a.runs[r];
-      return a.compact ? Target<T>{target + r * a.target_pitch_bytes, 0, 1}
-                       : Target<T>{target + run.target * a.target_pitch_bytes, a.target_pitch_bytes,
-                                   run.repeat};
-    };
-    if (a.block <= kLongestDirectRun) {
-      for (std::int64_t r = 0; r < a.run_count; ++r) rows.sum(a.runs[r], target_of(r));
-    } else {
-      Blocks<V, S, W> blocks(rows, a);
-      for (std::int64_t r = 0; r < a.run_count; ++r) blocks.sum(a.runs[r], target_of(r));
+  // Windows that overlap in part make long and short runs in turn.
+  const std::int64_t period = a.run_count > 2 && a.runs[1].count != a.runs[2].count ? 2 : 1;
+  for (std::int64_t start = 0; start < period; ++start) {
+    for (std::int64_t next = start; next < a.run_count;) {
+      const Stretch all = take_stretch<kToSums>(a, period, next);
+      for (std::int64_t plane = 0; plane < a.planes; ++plane) {
+        const auto rows = rows_of<V, S, W, kToSums>(a, plane, weights);
+        with_target_of<T, kToSums>(all, a, plane, [&](auto to, std::int64_t step_bytes) {
+          rows.sum(all, to, step_bytes);
+        });
+      }
     }
   }
 }
 
-template <class V, class S, class T>
-void combine(const CombineArgs& a) {
+template <class T, bool kToSums, class B>
+BACKOPS_INLINE void sum_blocks(const CombineArgs& a, std::int64_t plane, B blocks) {
+  for (std::int64_t next = 0; next < a.run_count;) {
+    const Stretch all = take_stretch<kToSums>(a, 1, next);
+    with_target_of<T, kToSums>(
+        all, a, plane, [&](auto to, std::int64_t step_bytes) { blocks.sum(all, to, step_bytes); });
+  }
+}
+
+template <class V, class S, class T, class W, bool kToSums>
+BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
+  constexpr int kVectors = 4;
+  static_assert(kVectors * V::lanes <= kMostBlockColumns && V::lanes <= kFewestBlockColumns,
+                "scratch is made for no more");
+  const CombineArgs a = args;
+  const std::int64_t columns = a.columns;
+  const bool wide = block_columns(a.block) == kMostBlockColumns;
+  for (std::int64_t plane = 0; plane < a.planes; ++plane) {
+    const auto rows = rows_of<V, S, W, kToSums>(a, plane, weights);
+    for (std::int64_t j = 0; j < columns;) {
+      const int most = wide && columns - j > V::lanes ? kVectors * V::lanes : V::lanes;
+      const int count = columns - j < most ? static_cast<int>(columns - j) : most;
+      if (most > V::lanes) {
+        sum_blocks<T, kToSums>(a, plane, Blocks<V, S, W, kToSums, kVectors>(a, rows, j, count));
+      } else {
+        sum_blocks<T, kToSums>(a, plane, Blocks<V, S, W, kToSums, 1>(a, rows, j, count));
+      }
+      j += count;
+    }
+  }
+}
+
+template <class V, class S, class T, bool kToSums, class W>
+void combine_weighted(const CombineArgs& a, W weights) {
+  if (a.block <= kLongestDirectRun) return combine_few<V, S, T, W, kToSums>(a, weights);
+  combine_blocks<V, S, T, W, kToSums>(a, weights);
+}
+
+// Elements are multiplied even by one: that makes their NaNs quiet, on every CPU.
+template <class V, class S>
+void combine_to_sums(const CombineArgs& a) {
   using Sum = typename V::Sum;
   if (a.weights) {
-    combine_weighted<V, S, T>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
+    combine_weighted<V, S, Sum, true>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
   } else {
-    combine_weighted<V, S, T>(a, OneWeight<V>{V::fill(static_cast<Sum>(a.scale))});
+    combine_weighted<V, S, Sum, true>(a, OneWeight<V>{V::fill(static_cast<Sum>(a.scale))});
+  }
+}
+
+template <class V, class T>
+void combine_to_elements(const CombineArgs& a) {
+  using Sum = typename V::Sum;
+  if (a.weights) {
+    combine_weighted<V, Sum, T, false>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
+  } else {
+    combine_weighted<V, Sum, T, false>(a, NoWeight{});
   }
 }
 

@@ -22,8 +22,16 @@ struct Run {
 // Runs longer than this are summed from partial sums of blocks, three additions per row whatever
 // the run's length.
 constexpr std::int64_t kLongestDirectRun = 6;
+// Columns that are summed at a time where runs are longer: fewer if their partial sums would leave
+// the caches.
+constexpr std::int64_t kMostBlockColumns = 64, kFewestBlockColumns = 16;
+constexpr std::int64_t block_columns(std::int64_t block) {
+  return block <= 1024 ? kMostBlockColumns : kFewestBlockColumns;
+}
 
-// target row = column_weights * sum over a run of (weight * source row)
+// target row = column_weights * sum over a run of (weight * source row). Where the target is sums,
+// that of run r goes to row r alone, whatever the run says. Where it is elements, they are sums of
+// sums that have been scaled already: neither scale nor column_weights is looked at.
 struct CombineArgs {
   std::int64_t planes;
   const std::int64_t* source_offsets;  // bytes, one per plane
@@ -33,7 +41,6 @@ struct CombineArgs {
   std::int64_t source_pitch_bytes, target_pitch_bytes;  // from row to row
   const Run* runs;
   std::int64_t run_count;
-  bool compact;                // sum r goes to row r alone, whatever its run says
   double scale;                // weight of every row where weights is null
   const void* weights;         // in the type of the sums, one per source row
   const void* column_weights;  // in the type of the sums, one per column, or null
@@ -43,7 +50,7 @@ struct CombineArgs {
   std::int64_t block;      // rows per block: the longest run of the axis
   std::int64_t first_row;  // number, on the whole axis, of source row 0
   std::int64_t axis_rows;  // rows of the whole axis
-  void* scratch;           // (block + 1) rows of sums, unused where runs are short
+  void* scratch;           // block * block_columns(block) sums, unused where runs are short
 };
 
 // Where the lanes of one target vector come from, for one term of its sum.

@@ -53,22 +53,42 @@ BACKOPS_INLINE void store(Part, const V& value, E* to, int count) {
   value.store_some(to, count);
 }
 
-// Where a finished row goes: `repeat` rows, `pitch` bytes apart.
+// Where a finished row goes: one row, or `repeat` rows, `pitch` bytes apart.
 template <class T>
-struct Target {
+struct OneRow {
+  T* row;
+
+  template <class V, class Kind>
+  BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
+    store(kind, value, row + j, count);
+  }
+  BACKOPS_INLINE void move(std::int64_t bytes) {
+    row = reinterpret_cast<T*>(reinterpret_cast<char*>(row) + bytes);
+  }
+};
+
+template <class T>
+struct Repeated {
   char* first;
   std::int64_t pitch, repeat;
 
   template <class V, class Kind>
   BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
-    store(kind, value, reinterpret_cast<T*>(first) + j, count);
     char* row = first;
-    for (std::int64_t q = 1; q < repeat; ++q) {
-      row += pitch;
+    for (std::int64_t q = 0; q < repeat; ++q, row += pitch) {
       store(kind, value, reinterpret_cast<T*>(row) + j, count);
     }
   }
+  BACKOPS_INLINE void move(std::int64_t bytes) { first += bytes; }
 };
+
+// Calls body(OneRow or Repeated).
+template <class T, class Body>
+BACKOPS_INLINE void with_target(char* first, std::int64_t pitch, std::int64_t repeat,
+                                const Body& body) {
+  if (repeat == 1) return body(OneRow<T>{reinterpret_cast<T*>(first)});
+  body(Repeated<T>{first, pitch, repeat});
+}
 
 }  // namespace
 }  // namespace backops

@@ -17,8 +17,8 @@ BACKOPS_INLINE void for_rows(const SpreadArgs& a, const Body& body) {
   for (std::int64_t plane = 0; plane < planes; ++plane) {
     char* const target = a.target + a.target_offsets[plane];
     for (std::int64_t r = 0; r < run_count; ++r, source += source_pitch) {
-      body(reinterpret_cast<const Sum*>(source),
-           Target<T>{target + runs[r].target * target_pitch, target_pitch, runs[r].repeat});
+      with_target<T>(target + runs[r].target * target_pitch, target_pitch, runs[r].repeat,
+                     [&](auto to) { body(reinterpret_cast<const Sum*>(source), to); });
     }
   }
 }
@@ -111,7 +111,7 @@ BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
   const SpreadTerm* const first_term = a.table->terms;
   const std::int64_t columns = a.columns;
   Levels<V> levels(a);
-  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+  for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
     levels.next(source);
     const SpreadTerm* term = first_term;
     for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
@@ -141,23 +141,25 @@ BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
     mask[t] = V::mask(steady[t].mask);
     offset[t] = steady[t].offset;
   }
-  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+  for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
     const auto vector = [&](auto kind, std::int64_t v, int count) {
       const SpreadTerm* const terms = table.terms + v * kTerms;
-      V sum = V::fill(0);
+      V sum;
       for (int t = 0; t < kTerms; ++t) {
         const auto own = V::load_pattern(table.patterns + terms[t].pattern * V::lanes);
-        sum =
-            sum.add_masked(moved<V, kReach>(source + terms[t].offset, own), V::mask(terms[t].mask));
+        const V term = moved<V, kReach>(source + terms[t].offset, own);
+        const auto chosen = V::mask(terms[t].mask);
+        sum = t == 0 ? term.only(chosen) : sum.add_masked(term, chosen);
       }
       target.put(kind, sum, v * V::lanes, count);
     };
     for (std::int64_t v = 0; v < table.steady_begin; ++v) vector(Whole{}, v, V::lanes);
     const Sum* from = source;
     for (std::int64_t v = table.steady_begin; v < table.steady_end; ++v) {
-      V sum = V::fill(0);
+      V sum;
       for (int t = 0; t < kTerms; ++t) {
-        sum = sum.add_masked(moved<V, kReach>(from + offset[t], pattern[t]), mask[t]);
+        const V term = moved<V, kReach>(from + offset[t], pattern[t]);
+        sum = t == 0 ? term.only(mask[t]) : sum.add_masked(term, mask[t]);
       }
       target.put(Whole{}, sum, v * V::lanes, V::lanes);
       from += table.steady_step;
@@ -193,7 +195,7 @@ template <class V, class T, int kKernel>
 BACKOPS_FLATTEN void slide_direct(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const std::int64_t columns = a.columns;
-  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+  for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
     for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       V sum = V::load(source + j);
       for (int i = 1; i < kKernel; ++i) sum = sum + Place<V>(source, i).at(j);
@@ -238,7 +240,7 @@ BACKOPS_FLATTEN void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_p
   SlidePart<V> parts[kParts > 0 ? kParts : kMostParts];
   for (int i = 0; i < parts_used; ++i) parts[i] = all_parts[i];
   Levels<V> levels(a);
-  for_rows<Sum, T>(a, [&](const Sum* source, const Target<T> target) {
+  for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
     levels.next(source);
     const Sum* from[kParts > 0 ? kParts : kMostParts];
     for (int i = 0; i < parts_used; ++i) from[i] = levels.row(parts[i].level) + parts[i].offset;
@@ -293,21 +295,39 @@ bool rows_are_joined(const SpreadArgs& a) {
   return true;
 }
 
+// One element many times, in a register: two halves fill the place of one sum.
+template <class V, class T>
+BACKOPS_INLINE V repeated(T element) {
+  T elements[sizeof(typename V::Sum) / sizeof(T)];
+  for (T& copy : elements) copy = element;
+  typename V::Sum bits;
+  std::memcpy(&bits, elements, sizeof bits);
+  return V::fill(bits);
+}
+
 // Stores may run over a row's end, for the next row is written after it. The last rows, where that
 // would leave the target, are left: how many rows were filled is returned.
 template <class V, class T>
 BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
-  const std::int64_t columns = a.columns, planes = a.planes;
-  const std::int64_t overrun = (columns + V::lanes - 1) / V::lanes * V::lanes - columns;
+  using Sum = typename V::Sum;
+  constexpr std::int64_t kStored = V::lanes * static_cast<std::int64_t>(sizeof(Sum) / sizeof(T));
+  const std::int64_t columns = a.columns;
+  const std::int64_t overrun = (columns + kStored - 1) / kStored * kStored - columns;
   const std::int64_t last_rows = (overrun + columns - 1) / columns;  // within reach of the end
-  const auto* const source = reinterpret_cast<const typename V::Sum*>(a.source);
+  const std::int64_t rows = a.planes > last_rows ? a.planes - last_rows : 0;
+  const auto* const source = reinterpret_cast<const Sum*>(a.source);
   T* to = reinterpret_cast<T*>(a.target + a.target_offsets[0] +
                                a.runs[0].target * a.target_pitch_bytes);
-  for (std::int64_t plane = 0; plane < planes - last_rows; ++plane, to += columns) {
-    const V value = V::fill(source[plane]);
-    for (std::int64_t j = 0; j < columns; j += V::lanes) value.store(to + j);
-  }
-  return planes > last_rows ? planes - last_rows : 0;
+  for_vectors<V>(rows, [&](auto kind, std::int64_t row, int count) {
+    T elements[V::lanes];
+    store(Whole{}, load<V>(kind, source + row, count), elements, count);
+    for (int i = 0; i < count; ++i, to += columns) {
+      const V value = repeated<V>(elements[i]);
+      for (std::int64_t j = 0; j < columns; j += kStored)
+        value.store(reinterpret_cast<Sum*>(to + j));
+    }
+  });
+  return rows;
 }
 
 template <class V, class T>
@@ -321,7 +341,7 @@ BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
     rest.planes -= filled;
   }
   const std::int64_t columns = a.columns;
-  for_rows<Sum, T>(rest, [&](const Sum* source, const Target<T> target) {
+  for_rows<Sum, T>(rest, [&](const Sum* source, auto target) {
     const V value = V::fill(*source);
     for_vectors<V>(
         columns, [&](auto kind, std::int64_t j, int count) { target.put(kind, value, j, count); });
