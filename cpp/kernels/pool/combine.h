@@ -290,8 +290,9 @@ BACKOPS_INLINE Rows<V, S, W, kToSums> rows_of(const CombineArgs& a, std::int64_t
 template <class V, class S, class T, class W, bool kToSums>
 BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
   const CombineArgs a = args;
-  // Windows that overlap in part make long and short runs in turn.
-  const std::int64_t period = a.run_count > 2 && a.runs[1].count != a.runs[2].count ? 2 : 1;
+  // Windows that overlap in part make long and short runs in turn, but for the ends of the axis.
+  const Run* const middle = a.runs + a.run_count / 2;
+  const std::int64_t period = a.run_count > 2 && middle[-1].count != middle[0].count ? 2 : 1;
   for (std::int64_t start = 0; start < period; ++start) {
     for (std::int64_t next = start; next < a.run_count;) {
       const Stretch all = take_stretch<kToSums>(a, period, next);
