@@ -1,7 +1,8 @@
 """The operators in plain NumPy float64, straight from their definition: slow, and easy to trust.
 
-Each loops over the elements of `grad_output` and adds every one to the inputs it was made from.
-Use it to check another implementation; nothing here is shared with the fast one.
+Pooling loops over the elements of `grad_output`, convolution over those of the kernel; both add
+what each contributes. Use them to check another implementation; nothing here is shared with the
+fast one.
 
 >>> import numpy as np
 >>> from backops import reference
@@ -14,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = [
     "avg_pool1d_backward",
     "avg_pool2d_backward",
     "avg_pool3d_backward",
+    "conv_backward",
 ]
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -211,6 +213,77 @@ def adaptive_avg_pool3d_backward(grad_output: Any, input: Any) -> NDArray[np.flo
     return _adaptive_avg_pool_backward(3, grad_output, input)
 
 
+def conv_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Gradients of 1-D, 2-D or 3-D convolution with respect to input, weight and bias, in float64.
+
+    >>> grad_output = np.array([[[1.0, 10.0]]])
+    >>> input, weight = np.array([[[1.0, 2.0, 3.0]]]), np.array([[[4.0, 5.0]]])
+    >>> grad_input, grad_weight, grad_bias = conv_backward(grad_output, input, weight)
+    >>> grad_input
+    array([[[ 4., 45., 50.]]])
+    >>> grad_weight
+    array([[[21., 32.]]])
+    >>> grad_bias
+    array([11.])
+
+    Arguments:
+        grad_output: gradient of the convolved tensor, `(N, C_out, *spatial)` or
+            `(C_out, *spatial)`: a NumPy, PyTorch or JAX array, or any other CPU array that speaks
+            DLPack.
+        input: the forward input, `(N, C_in, *spatial)` or `(C_in, *spatial)`; its shape is enough
+            where `output_mask[1]` is false.
+        weight: the kernels, `(C_out, C_in / groups, *kernel)`; their shape is enough where
+            `output_mask[0]` is false.
+        stride: distance of windows in elements, an int or one per axis.
+        padding: zeros on both sides of each axis.
+        dilation: distance of the elements of a window.
+        groups: parts that the channels are cut into; each is convolved by itself.
+        output_mask: which of the three gradients to compute; the others are None.
+
+    Raises:
+        TypeError: a tensor is not an array of float16, bfloat16, float32 or float64, the tensors
+            differ in dtype, or a parameter is not of its type.
+        ValueError: shapes do not fit, or a parameter is out of range.
+    """
+    grad, dtype = _values("grad_output", grad_output)
+    wants_input, wants_weight, wants_bias = _mask(output_mask)
+    weight_shape = _weight_shape(weight)
+    rank = len(weight_shape) - 2
+    input_shape = _input_shape(input, rank)
+    parts = _integer("groups", groups)
+    _check_channels(input_shape[-rank - 1], weight_shape, parts)
+    axes = _conv_axes(input_shape, weight_shape, stride, padding, dilation)
+    _check_conv_grad_shape(grad.shape, input_shape, weight_shape, axes)
+
+    batch = math.prod(input_shape[: -rank - 1])
+    grouped_input = (batch, parts, weight_shape[1], *input_shape[-rank:])
+    grouped_weight = (parts, weight_shape[0] // parts, *weight_shape[1:])
+    grad = grad.reshape(batch, *grouped_weight[:2], *grad.shape[-rank:])
+    grad_input = grad_weight = grad_bias = None
+    # Infinities of both signs in one place make a NaN, as they should: no warning.
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        if wants_input:
+            kernels = _values_in("weight", weight, dtype).reshape(grouped_weight)
+            grad_input = _conv_grad_input(grad, kernels, grouped_input, axes).reshape(input_shape)
+        if wants_weight:
+            values = _values_in("input", input, dtype).reshape(grouped_input)
+            grad_weight = _conv_grad_weight(grad, values, grouped_weight, axes)
+            grad_weight = grad_weight.reshape(weight_shape)
+        if wants_bias:
+            grad_bias = grad.sum(axis=(0, *range(3, grad.ndim))).reshape(-1)
+    return grad_input, grad_weight, grad_bias
+
+
 class _Window(NamedTuple):
     """The inputs that one output averages, along one axis."""
 
@@ -231,7 +304,7 @@ def _avg_pool_backward(
     divisor_override: int | None,
     precision: str,
 ) -> NDArray[np.float64]:
-    grad, dtype = _values(grad_output)
+    grad, dtype = _values("grad_output", grad_output)
     grad = _round_inputs(grad, dtype, precision)
     shape = _input_shape(input, rank)
     kernels = _per_axis("kernel_size", kernel_size, rank, least=1)
@@ -261,7 +334,7 @@ def _avg_pool_backward(
 
 
 def _adaptive_avg_pool_backward(rank: int, grad_output: Any, input: Any) -> NDArray[np.float64]:
-    grad, _ = _values(grad_output)
+    grad, _ = _values("grad_output", grad_output)
     shape = _input_shape(input, rank)
     if grad.ndim != len(shape):
         raise ValueError(
@@ -320,6 +393,145 @@ def _spread(
     return result
 
 
+class _Tap(NamedTuple):
+    """One position in the kernel, and the inputs it meets in the windows of `outputs`.
+
+    Along one axis; element by element, `inputs` belong to `outputs`.
+    """
+
+    position: int
+    outputs: slice
+    inputs: slice
+
+
+class _ConvAxis(NamedTuple):
+    outputs: int
+    taps: list[_Tap]
+
+
+def _conv_axes(
+    input_shape: tuple[int, ...],
+    weight_shape: tuple[int, ...],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+) -> list[_ConvAxis]:
+    rank = len(weight_shape) - 2
+    strides = _per_axis("stride", stride, rank, least=1)
+    paddings = _per_axis("padding", padding, rank, least=0)
+    dilations = _per_axis("dilation", dilation, rank, least=1)
+    axes = []
+    for axis, (length, kernel) in enumerate(
+        zip(input_shape[-rank:], weight_shape[2:], strict=True)
+    ):
+        s, p, d = strides[axis], paddings[axis], dilations[axis]
+        span = d * (kernel - 1) + 1
+        if span > length + 2 * p:
+            raise ValueError(
+                f"weight is {weight_shape}, which with dilation[{axis}] = {d} spans {span} on "
+                f"spatial axis {axis}, expected at most {length + 2 * p} "
+                f"(input size {length} plus twice padding[{axis}] = {p})"
+            )
+        outputs = (length + 2 * p - span) // s + 1
+        axes.append(_ConvAxis(outputs, _taps(length, outputs, kernel, s, p, d)))
+    return axes
+
+
+def _taps(
+    length: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int
+) -> list[_Tap]:
+    """Every position in the kernel that meets an input; one that only meets padding is left out."""
+    taps = []
+    for position in range(kernel):
+        offset = position * dilation - padding
+        met = [o for o in range(outputs) if 0 <= o * stride + offset < length]
+        if met:
+            first, last = met[0], met[-1]
+            inputs = slice(first * stride + offset, last * stride + offset + 1, stride)
+            taps.append(_Tap(position, slice(first, last + 1), inputs))
+    return taps
+
+
+def _kernel_elements(axes: list[_ConvAxis]) -> Iterator[tuple[Any, Any, Any]]:
+    """Indices of a kernel element, of outputs, and of the inputs it meets there; for each one."""
+    for taps in itertools.product(*(axis.taps for axis in axes)):
+        positions, outputs, inputs = zip(*taps, strict=True)
+        yield (..., *positions), (..., *outputs), (..., *inputs)
+
+
+# In the next two, einsum's letters are n batch, g group, o output and i input channel, xyz space.
+
+
+def _conv_grad_input(
+    grad: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    input_shape: tuple[int, ...],
+    axes: list[_ConvAxis],
+) -> NDArray[np.float64]:
+    result = np.zeros(input_shape)
+    space = "xyz"[: len(axes)]
+    product = f"ngo{space},goi->ngi{space}"
+    for element, outputs, inputs in _kernel_elements(axes):
+        result[inputs] += np.einsum(product, grad[outputs], weight[element])
+    return result
+
+
+def _conv_grad_weight(
+    grad: NDArray[np.float64],
+    input: NDArray[np.float64],
+    weight_shape: tuple[int, ...],
+    axes: list[_ConvAxis],
+) -> NDArray[np.float64]:
+    result = np.zeros(weight_shape)
+    space = "xyz"[: len(axes)]
+    product = f"ngo{space},ngi{space}->goi"
+    for element, outputs, inputs in _kernel_elements(axes):
+        result[element] = np.einsum(product, grad[outputs], input[inputs])
+    return result
+
+
+def _check_channels(channels: int, weight_shape: tuple[int, ...], groups: int) -> None:
+    if groups < 1:
+        raise ValueError(f"groups is {groups}, expected at least 1")
+    if weight_shape[0] % groups != 0:
+        raise ValueError(
+            f"weight is {weight_shape}, expected its first size to be a multiple of "
+            f"groups = {groups}"
+        )
+    if channels != weight_shape[1] * groups:
+        raise ValueError(
+            f"input has {channels} channels, expected {weight_shape[1] * groups} "
+            f"(weight {weight_shape} with groups = {groups})"
+        )
+
+
+def _check_conv_grad_shape(
+    got: tuple[int, ...],
+    input_shape: tuple[int, ...],
+    weight_shape: tuple[int, ...],
+    axes: list[_ConvAxis],
+) -> None:
+    batch = input_shape[: -len(axes) - 1]
+    expected = (*batch, weight_shape[0], *(axis.outputs for axis in axes))
+    if got != expected:
+        raise ValueError(
+            f"grad_output is {got}, but input {input_shape} convolved with weight {weight_shape} "
+            f"is {expected}"
+        )
+
+
+def _mask(value: Sequence[bool]) -> tuple[bool, bool, bool]:
+    try:
+        wanted = tuple(value)
+    except TypeError:
+        wanted = ()
+    if not wanted or not all(isinstance(item, bool | np.bool_) for item in wanted):
+        raise TypeError(f"output_mask is {value!r}, expected 3 bools")
+    if len(wanted) != 3:
+        raise ValueError(f"output_mask is {value!r}, expected 3 bools")
+    return bool(wanted[0]), bool(wanted[1]), bool(wanted[2])
+
+
 def _check_grad_shape(
     got: tuple[int, ...], shape: tuple[int, ...], axes: list[list[_Window]]
 ) -> None:
@@ -328,30 +540,38 @@ def _check_grad_shape(
         raise ValueError(f"grad_output is {got}, but input {shape} pools to {expected}")
 
 
-def _values(array: Any) -> tuple[NDArray[np.float64], str]:
-    """The elements of `grad_output` in float64, and the name of its dtype."""
+def _values(argument: str, array: Any) -> tuple[NDArray[np.float64], str]:
+    """The elements of an array in float64, and the name of its dtype."""
     if isinstance(array, np.ndarray | np.generic):
         values = np.asarray(array)
     elif hasattr(array, "detach") and hasattr(array, "double"):
         # A PyTorch tensor: NumPy knows neither its bfloat16 nor tensors that require gradients.
         name = str(array.dtype).removeprefix("torch.")
         if name not in _DTYPES:
-            raise TypeError(f"grad_output is {name}, expected one of {', '.join(_DTYPES)}")
+            raise TypeError(f"{argument} is {name}, expected one of {', '.join(_DTYPES)}")
         if array.device.type != "cpu":
-            raise ValueError(f"grad_output is on device {array.device}, expected the CPU")
+            raise ValueError(f"{argument} is on device {array.device}, expected the CPU")
         return np.asarray(array.detach().double().numpy(), dtype=np.float64), name
     elif hasattr(array, "__array__"):
         values = np.asarray(array)
     elif hasattr(array, "__dlpack__"):
         values = np.from_dlpack(array)
     else:
-        raise TypeError(f"grad_output is a {type(array).__name__}, expected an array")
+        raise TypeError(f"{argument} is a {type(array).__name__}, expected an array")
     name = values.dtype.name
     if name not in _DTYPES:
-        raise TypeError(f"grad_output is {name}, expected one of {', '.join(_DTYPES)}")
+        raise TypeError(f"{argument} is {name}, expected one of {', '.join(_DTYPES)}")
     # A signalling NaN would warn.
     with np.errstate(invalid="ignore"):
         return values.astype(np.float64), name
+
+
+def _values_in(argument: str, array: Any, dtype: str) -> NDArray[np.float64]:
+    """The elements, in float64, of an array that must be of that dtype."""
+    values, name = _values(argument, array)
+    if name != dtype:
+        raise TypeError(f"{argument} is {name}, expected {dtype} as grad_output")
+    return values
 
 
 def _round_inputs(values: NDArray[np.float64], dtype: str, precision: str) -> NDArray[np.float64]:
@@ -379,16 +599,28 @@ def _round_to_hf32(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _input_shape(input: Any, rank: int) -> tuple[int, ...]:
-    sizes = getattr(input, "shape", input)
-    try:
-        shape = tuple(operator.index(size) for size in sizes)
-    except TypeError:
-        raise TypeError(f"input is {input!r}, expected an array or a shape") from None
+    shape = _shape("input", input)
     if len(shape) not in (rank + 1, rank + 2):
         raise ValueError(f"input is {shape}, expected {rank + 1} or {rank + 2} dimensions")
     if min(shape) < 0 or 0 in shape[-rank - 1 :]:
         raise ValueError(f"input is {shape}, expected sizes of at least 1 after the batch size")
     return shape
+
+
+def _weight_shape(weight: Any) -> tuple[int, ...]:
+    shape = _shape("weight", weight)
+    if len(shape) not in (3, 4, 5):
+        raise ValueError(f"weight is {shape}, expected 3 to 5 dimensions")
+    if min(shape) < 1:
+        raise ValueError(f"weight is {shape}, expected sizes of at least 1")
+    return shape
+
+
+def _shape(argument: str, value: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(size) for size in getattr(value, "shape", value))
+    except TypeError:
+        raise TypeError(f"{argument} is {value!r}, expected an array or a shape") from None
 
 
 def _per_axis(name: str, value: int | Sequence[int], rank: int, least: int) -> tuple[int, ...]:
