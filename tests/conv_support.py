@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import os
 from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import strategies as st
-from support import DTYPES, per_axis, round_to
+from support import DTYPES, in_layout, per_axis, round_to
 
 from backops import reference
 
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+# Every output_mask that asks for something.
+MASKS = tuple(mask for mask in itertools.product((True, False), repeat=3) if any(mask))
 EPS_FLOAT32 = float(np.finfo(np.float32).eps)
 EPS_FLOAT64 = float(np.finfo(np.float64).eps)
 
@@ -61,9 +66,18 @@ class ConvCase:
         outputs = (_count_windows(*axis) for axis in axes)
         return (*self.input_shape[: -self.rank - 1], self.weight_shape[0], *outputs)
 
+    @property
+    def gradient_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the results, in the order of GRADIENTS."""
+        return self.input_shape, self.weight_shape, self.weight_shape[:1]
+
     def backward(self, module, grad_output, input, weight, **more):
         """Calls `conv_backward` of `module` (`backops` or `backops.reference`)."""
         return module.conv_backward(grad_output, input, weight, **self.keywords, **more)
+
+    def plan(self, module, **more):
+        """Calls `conv_backward` of `module` (`backops.plan`)."""
+        return module.conv_backward(self.input_shape, self.weight_shape, **self.keywords, **more)
 
 
 def _count_windows(length, kernel, stride, padding, dilation) -> int:
@@ -172,31 +186,139 @@ def _axes(draw, longest: int):
 # Data
 
 
-def make_arrays(case: ConvCase, dtype: str = "float32", seed: int = 0):
-    """`grad_output, input, weight`: the same arguments give the same values everywhere."""
+def make_arrays(case: ConvCase, dtype: str = "float32", seed: int = 0, kind: str = "normal"):
+    """`grad_output, input, weight`: the same arguments give the same values everywhere.
+
+    kind "normal" is normally distributed, "integer" whole numbers so small that float32 adds them
+    without rounding, "wide" spreads over many powers of two.
+    """
     random = np.random.default_rng([seed, *case.input_shape, *case.weight_shape])
     shapes = (case.output_shape, case.input_shape, case.weight_shape)
     return tuple(
-        round_to(random.standard_normal(shape), dtype).astype(DTYPES[dtype]) for shape in shapes
+        round_to(_draw(random, shape, kind), dtype).astype(DTYPES[dtype]) for shape in shapes
     )
+
+
+def _draw(random, shape, kind):
+    if kind == "integer":
+        return random.integers(-4, 5, shape).astype(np.float64)
+    values = random.standard_normal(shape)
+    return values * 2.0 ** random.integers(-6, 7, shape) if kind == "wide" else values
+
+
+def empty_gradients(case: ConvCase, dtype: str, fill: float = 7.0):
+    """Arrays for `out`, filled with a number that shows whether they were written to."""
+    return tuple(np.full(shape, fill, DTYPES[dtype]) for shape in case.gradient_shapes)
 
 
 # Tolerance
 
 
-def bound(case: ConvCase, grad_output, input, weight, which: str, eps: float = EPS_FLOAT32):
+def bound(case: ConvCase, grad_output, input, weight, which: str, eps: float = EPS_FLOAT32, **more):
     """How far each element of the gradient `which` (of GRADIENTS) may be from the exact one.
 
     4 sqrt(K) eps times the sum of the absolute products, K the number of products in that sum.
     """
-    arrays = (np.asarray(array, np.float64) for array in (grad_output, input, weight))
-    magnitudes = _gradient(case, which, *map(np.abs, arrays))
+    mask = tuple(name == which for name in GRADIENTS)
+    magnitudes = case.backward(
+        reference, *map(np.abs, (grad_output, input, weight)), output_mask=mask, **more
+    )
+    index = GRADIENTS.index(which)
+    return 4 * np.sqrt(_sum_lengths(case)[index]) * eps * magnitudes[index]
+
+
+@functools.lru_cache(maxsize=256)
+def _sum_lengths(case: ConvCase):
     # Where every product is 1, a sum is its own length.
     shapes = (case.output_shape, case.input_shape, case.weight_shape)
-    lengths = _gradient(case, which, *map(np.ones, shapes))
-    return 4 * np.sqrt(lengths) * eps * magnitudes
+    return case.backward(reference, *map(np.ones, shapes))
 
 
-def _gradient(case, which, *arrays):
-    mask = tuple(name == which for name in GRADIENTS)
-    return case.backward(reference, *arrays, output_mask=mask)[GRADIENTS.index(which)]
+def assert_close(results, case: ConvCase, arrays, *, expected=None, repeat=None, **more):
+    """Fails unless every gradient is as close to the exact one as rounding allows.
+
+    That is: between the exact values minus and plus their `bound`, both rounded to the dtype. NaN
+    and infinity must be where they belong. A result of None must be masked.
+
+    `expected` replaces the exact results of `backops.reference`, `more` are arguments of both;
+    `repeat` is the line to show.
+    """
+    dtype = np.asarray(arrays[0]).dtype.name
+    if expected is None:
+        expected = case.backward(reference, *arrays, **more)
+    more.pop("output_mask", None)
+    assert len(results) == len(GRADIENTS)
+    for which, got, exact in zip(GRADIENTS, results, expected, strict=True):
+        assert (got is None) == (exact is None), f"{which} is {got}: {case}"
+        if exact is None:
+            continue
+        eps = EPS_FLOAT64 if dtype == "float64" else EPS_FLOAT32
+        with np.errstate(all="ignore"):
+            allowed = bound(case, *arrays, which, eps, **more)
+        _assert_between(got, exact, allowed, f"{which} of {case}, {dtype}", dtype, repeat)
+
+
+def _assert_between(result, exact, allowed, what, dtype, repeat):
+    assert isinstance(result, np.ndarray), f"{what}: a {type(result).__name__}"
+    assert result.shape == exact.shape, f"{what}: shape {result.shape}, expected {exact.shape}"
+    assert result.dtype == DTYPES[dtype], f"{what}: dtype {result.dtype}"
+    with np.errstate(all="ignore"):
+        got = result.astype(np.float64)
+        low, high = round_to(exact - allowed, dtype), round_to(exact + allowed, dtype)
+        same = (got == exact) | (np.isnan(got) & np.isnan(exact))
+        good = np.where(np.isfinite(exact), (low <= got) & (got <= high), same)
+    if good.all():
+        return
+    where = tuple(int(i) for i in np.argwhere(~good)[0])
+    raise AssertionError(
+        f"{what}: {np.count_nonzero(~good)} of {good.size} elements differ, first at {where}: "
+        f"got {got[where]}, expected {exact[where]} within {allowed[where]}\n"
+        f"to repeat: {repeat or 'run this test'}"
+    )
+
+
+def check(
+    case: ConvCase, dtype="float32", *, seed=0, kind="normal", layout="contiguous", **keywords
+):
+    """Runs one problem, all tensors in that layout, and compares it with the reference."""
+    import backops
+
+    arrays = make_arrays(case, dtype, seed, kind)
+    if layout != "contiguous":
+        arrays = tuple(in_layout(array, case, layout) for array in arrays)
+    more = "".join(f", {name}={value!r}" for name, value in keywords.items())
+    settings = "".join(
+        f"{name}={os.environ[name]} "
+        for name in ("BACKOPS_ISA", "BACKOPS_NUM_THREADS")
+        if name in os.environ
+    )
+    repeat = (
+        f'{settings}PYTHONPATH=tests python -c "from conv_support import *; check({case!r}, '
+        f"'{dtype}', seed={seed}, kind='{kind}', layout='{layout}'{more})\""
+    )
+    results = case.backward(backops, *arrays, **keywords)
+    assert_close(results, case, arrays, repeat=repeat, **keywords)
+    return results
+
+
+def assert_exact(results, case: ConvCase, arrays, **more):
+    """Fails unless results of "integer" data are the exact ones, rounded once to their dtype."""
+    expected = case.backward(reference, *arrays, **more)
+    dtype = np.asarray(arrays[0]).dtype.name
+    for which, got, exact in zip(GRADIENTS, results, expected, strict=True):
+        assert (got is None) == (exact is None), f"{which}: {case}"
+        if exact is not None:
+            what = f"{which} of {case}, {dtype}"
+            _assert_between(got, round_to(exact, dtype), 0.0 * exact, what, dtype, None)
+
+
+# Subprocesses
+
+
+def check_cases_and_print_kernels(dtypes=tuple(DTYPES)) -> None:
+    """Compares every case with the reference and prints what ran, one line for each."""
+    import backops.plan
+
+    for case, dtype in itertools.product(CASES, dtypes):
+        check(case, dtype)
+        print(case.name, dtype, case.plan(backops.plan, dtype=dtype).kernel)

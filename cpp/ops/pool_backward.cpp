@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ops/checks.h"
 #include "ops/pool_plan.h"
 
 namespace backops {
@@ -123,12 +124,6 @@ std::size_t PoolPlan::table_bytes() const {
 
 namespace {
 
-void check_dtype(const char* name, DType got, DType expected, const char* because) {
-  if (got == expected) return;
-  throw Error(ErrorKind::dtype, name, name_of(got),
-              std::string("expected ") + name_of(expected) + because);
-}
-
 void check_against(const PoolProblem& p, const std::int64_t* expected,
                    const TensorView& grad_output) {
   check_dtype("{grad_output}", grad_output.dtype, p.dtype, " as planned");
@@ -165,24 +160,14 @@ void PoolPlan::check_grad_input(const TensorView& grad_input, const TensorView& 
     throw Error(ErrorKind::shape, "{grad_input}", shape_text(grad_input.shape, grad_input.ndim),
                 "expected the shape of {input}, " + shape_text(p.input_shape, p.ndim));
   }
-  if (has_overlapping_elements(grad_input)) {
-    throw Error(ErrorKind::layout, "{grad_input}", "a tensor whose elements overlap",
-                "expected one memory location per element");
-  }
-  if (overlap(grad_input, grad_output)) {
-    throw Error(ErrorKind::layout, "{grad_input}", "memory of an input",
-                "expected memory that {grad_output} does not share");
-  }
+  check_no_overlap_within("{grad_input}", grad_input);
+  check_apart("{grad_input}", grad_input, "{grad_output}", grad_output);
 }
 
 void PoolPlan::check_workspace(const void* workspace, std::size_t bytes,
                                const TensorView& grad_output, const TensorView& grad_input) const {
-  for (const auto& [view, name] :
-       {std::pair{&grad_output, "{grad_output}"}, std::pair{&grad_input, "{grad_input}"}}) {
-    if (!reaches_into(*view, workspace, bytes)) continue;
-    throw Error(ErrorKind::layout, "{workspace}", "memory of a tensor",
-                std::string("expected memory that ") + name + " does not share");
-  }
+  check_workspace_apart(workspace, bytes, "{grad_output}", grad_output);
+  check_workspace_apart(workspace, bytes, "{grad_input}", grad_input);
 }
 
 PoolStrides strides_of(const PoolPlan::Impl& plan, const TensorView& view) {

@@ -3,49 +3,21 @@
 #include <string>
 
 #include "base/error.h"
+#include "ops/checks.h"
 #include "ops/pool_backward.h"
 
 namespace backops {
 namespace {
-
-// Keeps every sum of sizes and parameters inside 63 bits.
-constexpr std::int64_t kMaxParameter = std::int64_t{1} << 60;
-
-std::string element(const char* name, int axis) {
-  return std::string(name) + "[" + std::to_string(axis) + "]";
-}
-
-void check_range(const char* name, int axis, std::int64_t value, std::int64_t low) {
-  if (value >= low && value <= kMaxParameter) return;
-  throw Error(ErrorKind::param, element(name, axis), std::to_string(value),
-              "expected " + std::to_string(low) + " to 2**60");
-}
-
-void check_sizes(const char* name, const std::int64_t* shape, int ndim, bool batched) {
-  const int first_positive = batched ? 1 : 0;
-  for (int i = 0; i < ndim; ++i) {
-    if (shape[i] >= (i < first_positive ? 0 : 1)) continue;
-    throw Error(ErrorKind::shape, name, shape_text(shape, ndim),
-                batched ? "expected positive sizes (only the batch may be empty)"
-                        : "expected positive sizes");
-  }
-}
-
-void check_bytes(const char* name, const std::int64_t* shape, int ndim, DType dtype) {
-  if (dense_bytes(shape, ndim, dtype) >= 0) return;
-  throw Error(ErrorKind::shape, name, shape_text(shape, ndim),
-              "expected sizes whose bytes fit in 63 bits");
-}
 
 void check_window(const PoolProblem& p, int axis) {
   check_range("{kernel_size}", axis, p.kernel_size[axis], 1);
   check_range("{stride}", axis, p.stride[axis], 1);
   const std::int64_t half = p.kernel_size[axis] / 2;
   if (p.padding[axis] < 0 || p.padding[axis] > half) {
-    throw Error(ErrorKind::param, element("{padding}", axis), std::to_string(p.padding[axis]),
+    throw Error(ErrorKind::param, element_name("{padding}", axis), std::to_string(p.padding[axis]),
                 "expected 0 to " + std::to_string(half) + " (half of " +
-                    element("{kernel_size}", axis) + " = " + std::to_string(p.kernel_size[axis]) +
-                    ")");
+                    element_name("{kernel_size}", axis) + " = " +
+                    std::to_string(p.kernel_size[axis]) + ")");
   }
 }
 
@@ -54,7 +26,7 @@ std::int64_t pooled_size(const PoolProblem& p, int axis) {
   const std::int64_t padded = in + 2 * p.padding[axis];
   if (p.kernel_size[axis] > padded) {
     throw Error(ErrorKind::shape, "{input}", shape_text(p.input_shape, p.ndim),
-                "but " + element("{kernel_size}", axis) + " = " +
+                "but " + element_name("{kernel_size}", axis) + " = " +
                     std::to_string(p.kernel_size[axis]) +
                     " needs a padded size of at least that, " + "not " + std::to_string(padded));
   }

@@ -5,6 +5,7 @@
 #include "base/strided_copy.h"
 #include "base/task_queue.h"
 #include "base/threads.h"
+#include "ops/dense_copy.h"
 #include "ops/pool_binding.h"
 
 namespace backops {
@@ -41,7 +42,6 @@ class TileWorker {
   void make_weights(int axis);
   void locate_planes();
   void pack();
-  void round(std::int64_t elements) const;
   void sum_depth();
   void zero_margins();
   void prepare_passes();
@@ -227,17 +227,8 @@ void TileWorker::pack() {
   source_ = packed;
   depth_pitch_ = depth;
   row_pitch_ = row;
-  round(plane_count_ * plane / b_.element_bytes);
-}
-
-void TileWorker::round(std::int64_t elements) const {
-  float* const values = at<float>(g_.packed);
-  switch (b_.plan.problem.rounding) {
-    case Rounding::none: return;
-    case Rounding::float16: return kernels_.round_to_float16(values, elements);
-    case Rounding::hf32_11: return round_to_hf32(values, elements, 11);
-    case Rounding::hf32_10: return round_to_hf32(values, elements, 10);
-  }
+  round_operands(at<float>(g_.packed), plane_count_ * plane / b_.element_bytes,
+                 b_.plan.problem.rounding, kernels_);
 }
 
 CombineArgs TileWorker::combine_args(int axis) const {

@@ -557,7 +557,7 @@ void test_plan_refuses_tensors_that_do_not_fit() {
   wrong = input;
   wrong.data = memory.data() + 400;
   CHECK_EQUAL(input_error(wrong),
-              "layout: grad_input is memory of an input, expected memory that grad_output does not "
+              "layout: grad_input is memory of another tensor, expected memory that grad_output does not "
               "share");
 }
 

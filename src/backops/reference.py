@@ -223,6 +223,7 @@ def conv_backward(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
     output_mask: Sequence[bool] = (True, True, True),
+    precision: str = "keep",
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """Gradients of 1-D, 2-D or 3-D convolution with respect to input, weight and bias, in float64.
 
@@ -249,13 +250,18 @@ def conv_backward(
         dilation: distance of the elements of a window.
         groups: parts that the channels are cut into; each is convolved by itself.
         output_mask: which of the three gradients to compute; the others are None.
+        precision: what float32 tensors are rounded to first, `grad_output` of the bias included:
+            "keep" (nothing), "allow_fp32_down" or "hf32" (HF32 with 11 mantissa bits), "fp16"
+            (float16).
 
     Raises:
         TypeError: a tensor is not an array of float16, bfloat16, float32 or float64, the tensors
             differ in dtype, or a parameter is not of its type.
-        ValueError: shapes do not fit, or a parameter is out of range.
+        ValueError: shapes do not fit, a parameter is out of range, or `precision` does not go
+            with the dtype.
     """
     grad, dtype = _values("grad_output", grad_output)
+    grad = _round_inputs(grad, dtype, precision)
     wants_input, wants_weight, wants_bias = _mask(output_mask)
     weight_shape = _weight_shape(weight)
     rank = len(weight_shape) - 2
@@ -273,10 +279,12 @@ def conv_backward(
     # Infinities of both signs in one place make a NaN, as they should: no warning.
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         if wants_input:
-            kernels = _values_in("weight", weight, dtype).reshape(grouped_weight)
+            kernels = _round_inputs(_values_in("weight", weight, dtype), dtype, precision)
+            kernels = kernels.reshape(grouped_weight)
             grad_input = _conv_grad_input(grad, kernels, grouped_input, axes).reshape(input_shape)
         if wants_weight:
-            values = _values_in("input", input, dtype).reshape(grouped_input)
+            values = _round_inputs(_values_in("input", input, dtype), dtype, precision)
+            values = values.reshape(grouped_input)
             grad_weight = _conv_grad_weight(grad, values, grouped_weight, axes)
             grad_weight = grad_weight.reshape(weight_shape)
         if wants_bias:

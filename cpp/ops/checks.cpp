@@ -1,0 +1,64 @@
+#include "ops/checks.h"
+
+#include "base/error.h"
+
+namespace backops {
+namespace {
+
+constexpr std::int64_t kMaxParameter = std::int64_t{1} << 60;
+
+}  // namespace
+
+std::string element_name(const char* name, int axis) {
+  return std::string(name) + "[" + std::to_string(axis) + "]";
+}
+
+void check_range(const char* name, int axis, std::int64_t value, std::int64_t low) {
+  if (value >= low && value <= kMaxParameter) return;
+  throw Error(ErrorKind::param, element_name(name, axis), std::to_string(value),
+              "expected " + std::to_string(low) + " to 2**60");
+}
+
+void check_sizes(const char* name, const std::int64_t* shape, int ndim, bool batched) {
+  const int first_positive = batched ? 1 : 0;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] >= (i < first_positive ? 0 : 1)) continue;
+    throw Error(ErrorKind::shape, name, shape_text(shape, ndim),
+                batched ? "expected positive sizes (only the batch may be empty)"
+                        : "expected positive sizes");
+  }
+}
+
+void check_bytes(const char* name, const std::int64_t* shape, int ndim, DType dtype) {
+  if (dense_bytes(shape, ndim, dtype) >= 0) return;
+  throw Error(ErrorKind::shape, name, shape_text(shape, ndim),
+              "expected sizes whose bytes fit in 63 bits");
+}
+
+void check_dtype(const char* name, DType got, DType expected, const char* because) {
+  if (got == expected) return;
+  throw Error(ErrorKind::dtype, name, name_of(got),
+              std::string("expected ") + name_of(expected) + because);
+}
+
+void check_no_overlap_within(const char* name, const TensorView& result) {
+  if (!has_overlapping_elements(result)) return;
+  throw Error(ErrorKind::layout, name, "a tensor whose elements overlap",
+              "expected one memory location per element");
+}
+
+void check_apart(const char* name, const TensorView& result, const char* other_name,
+                 const TensorView& other) {
+  if (!overlap(result, other)) return;
+  throw Error(ErrorKind::layout, name, "memory of another tensor",
+              std::string("expected memory that ") + other_name + " does not share");
+}
+
+void check_workspace_apart(const void* workspace, std::size_t bytes, const char* name,
+                           const TensorView& view) {
+  if (!reaches_into(view, workspace, bytes)) return;
+  throw Error(ErrorKind::layout, "{workspace}", "memory of a tensor",
+              std::string("expected memory that ") + name + " does not share");
+}
+
+}  // namespace backops

@@ -1,0 +1,31 @@
+// Checks that operators share. All throw Error; names stand in braces, see Error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/tensor.h"
+
+namespace backops {
+
+// "{stride}[1]"
+std::string element_name(const char* name, int axis);
+
+// Parameters from `low` to 2**60: every sum of sizes and parameters stays inside 63 bits.
+void check_range(const char* name, int axis, std::int64_t value, std::int64_t low);
+
+// Positive sizes, but for the batch, and bytes that fit 63 bits.
+void check_sizes(const char* name, const std::int64_t* shape, int ndim, bool batched);
+void check_bytes(const char* name, const std::int64_t* shape, int ndim, DType dtype);
+
+// `because` follows the expected dtype.
+void check_dtype(const char* name, DType got, DType expected, const char* because);
+
+// One memory location per element, none of them in `other`.
+void check_no_overlap_within(const char* name, const TensorView& result);
+void check_apart(const char* name, const TensorView& result, const char* other_name,
+                 const TensorView& other);
+void check_workspace_apart(const void* workspace, std::size_t bytes, const char* name,
+                           const TensorView& view);
+
+}  // namespace backops

@@ -1,0 +1,292 @@
+#include "ops/conv_backward.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/task_queue.h"
+#include "base/threads.h"
+#include "ops/conv_engine.h"
+#include "ops/dense_copy.h"
+
+namespace backops {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+// Elements that one task copies.
+constexpr std::int64_t kCopyElements = 16384;
+// Fewer multiplications than this are done before another thread is awake.
+constexpr double kAloneWork = 200000;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+ConvShape shape_of(const ConvProblem& p, const std::int64_t* output_shape) {
+  ConvShape s{};
+  const int channel_dim = p.ndim - p.rank - 1;
+  s.batch = channel_dim == 1 ? p.input_shape[0] : 1;
+  s.channels = p.input_shape[channel_dim];
+  s.outputs = p.weight_shape[0];
+  s.groups = p.groups;
+  for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    const int own = axis - (kMaxConvRank - p.rank);  // leading axes are not there
+    s.in[axis] = own < 0 ? 1 : p.input_shape[channel_dim + 1 + own];
+    s.out[axis] = own < 0 ? 1 : output_shape[channel_dim + 1 + own];
+    s.kernel[axis] = own < 0 ? 1 : p.weight_shape[2 + own];
+    s.stride[axis] = own < 0 ? 1 : p.stride[own];
+    s.padding[axis] = own < 0 ? 0 : p.padding[own];
+    s.dilation[axis] = own < 0 ? 1 : p.dilation[own];
+  }
+  s.wants_input = p.wants_input;
+  s.wants_weight = p.wants_weight;
+  s.wants_bias = p.wants_bias;
+  s.is_double = p.dtype == DType::float64;
+  return s;
+}
+
+// A tensor and its dense array: what is read is copied there before the work, what is written is
+// copied from there after it. Where the tensor is dense itself, it is used in place.
+struct Operand {
+  DenseAxes axes{};
+  char* tensor = nullptr;
+  char* dense = nullptr;
+  bool in_place = true;  // nothing to copy
+  std::int64_t items_per_task = 1;
+
+  std::int64_t tasks() const {
+    return in_place ? 0 : (axes.items + items_per_task - 1) / items_per_task;
+  }
+};
+
+}  // namespace
+
+struct ConvPlan::Impl {
+  Impl(const ConvProblem& asked, int threads, bool deterministic, Isa isa);
+
+  ConvProblem problem;
+  std::int64_t output_shape[kMaxDims];
+  ConvShape shape;
+  const PoolKernels* kernels;  // for their conversions
+  std::unique_ptr<const ConvEngine> engine;
+  std::string kernel;
+  int threads;
+
+  // Places in the workspace.
+  std::size_t grad_output_at, input_at, weight_at, grad_input_at, grad_weight_at, grad_bias_at;
+  std::size_t engine_at, workers_at, worker_bytes, total_bytes;
+
+  std::size_t copy_bytes() const { return aligned(kDenseCopyBytes); }
+  Operand activation(const TensorView* view, char* dense, bool reads) const;
+  Operand weights(const TensorView* view, char* dense, bool reads) const;
+  Operand bias(const TensorView* view, char* dense) const;
+  void settle(Operand& operand, bool reads) const;
+};
+
+ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool deterministic, Isa isa)
+    : problem(asked) {
+  check_conv_problem(problem, output_shape);
+  shape = shape_of(problem, output_shape);
+  kernels = &pool_kernels(isa, problem.dtype);
+  const double products = 2.0 * static_cast<double>(shape.batch * shape.out_positions()) *
+                          static_cast<double>(shape.weights());
+  threads = products < kAloneWork ? 1 : thread_count;
+  if (shape.batch > 0) engine = make_onednn_engine(shape, {threads, deterministic}, isa);
+  if (!engine) engine = make_plain_engine(shape);
+  kernel = std::string("conv_") + name_of(problem.dtype) + " " + engine->name();
+
+  const std::size_t sum = shape.sum_bytes();
+  std::size_t at = 0;
+  const auto place = [&](bool needed, std::int64_t elements) {
+    const std::size_t here = at;
+    if (needed) at += aligned(static_cast<std::size_t>(elements) * sum);
+    return here;
+  };
+  const std::int64_t in_elements = shape.batch * shape.in_positions() * shape.channels;
+  grad_output_at = place(true, shape.batch * shape.out_positions() * shape.outputs);
+  input_at = place(shape.wants_weight, in_elements);
+  weight_at = place(shape.wants_input, shape.weights());
+  grad_input_at = place(shape.wants_input, in_elements);
+  grad_weight_at = place(shape.wants_weight, shape.weights());
+  grad_bias_at = place(shape.wants_bias, shape.outputs);
+  engine_at = at;
+  workers_at = engine_at + aligned(engine->engine_bytes());
+  worker_bytes = copy_bytes() + aligned(engine->worker_bytes());
+  total_bytes = workers_at + static_cast<std::size_t>(threads) * worker_bytes + kAlignment;
+}
+
+// In place if the tensor is dense and of the type of the sums already.
+void ConvPlan::Impl::settle(Operand& operand, bool reads) const {
+  const std::size_t element = size_of(problem.dtype);
+  const bool usable = element == shape.sum_bytes() &&
+                      !(reads && problem.rounding != Rounding::none) &&
+                      reinterpret_cast<std::uintptr_t>(operand.tensor) % element == 0 &&
+                      operand.axes.is_dense(static_cast<std::int64_t>(element));
+  operand.in_place = usable;
+  if (usable) operand.dense = operand.tensor;
+  operand.axes.merge();
+  operand.items_per_task = std::max<std::int64_t>(
+      1, kCopyElements / std::max<std::int64_t>(1, operand.axes.item_elements()));
+}
+
+Operand ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads) const {
+  Operand operand;
+  if (view == nullptr) return operand;
+  const int channel_dim = problem.ndim - problem.rank - 1;
+  operand.tensor = view->data;
+  operand.dense = dense;
+  DenseAxes& axes = operand.axes;
+  axes.items = shape.batch;
+  axes.item_stride_bytes = channel_dim == 1 ? view->stride_bytes[0] : 0;
+  for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    const int own = axis - (kMaxConvRank - problem.rank);
+    axes.shape[axis] = own < 0 ? 1 : view->shape[channel_dim + 1 + own];
+    axes.stride_bytes[axis] = own < 0 ? 0 : view->stride_bytes[channel_dim + 1 + own];
+  }
+  axes.shape[3] = view->shape[channel_dim];
+  axes.stride_bytes[3] = view->stride_bytes[channel_dim];
+  settle(operand, reads);
+  return operand;
+}
+
+Operand ConvPlan::Impl::weights(const TensorView* view, char* dense, bool reads) const {
+  Operand operand;
+  if (view == nullptr) return operand;
+  operand.tensor = view->data;
+  operand.dense = dense;
+  DenseAxes& axes = operand.axes;
+  axes.items = view->shape[0];
+  axes.item_stride_bytes = view->stride_bytes[0];
+  axes.shape[0] = view->shape[1];
+  axes.stride_bytes[0] = view->stride_bytes[1];
+  for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    const int own = axis - (kMaxConvRank - problem.rank);
+    axes.shape[1 + axis] = own < 0 ? 1 : view->shape[2 + own];
+    axes.stride_bytes[1 + axis] = own < 0 ? 0 : view->stride_bytes[2 + own];
+  }
+  settle(operand, reads);
+  return operand;
+}
+
+Operand ConvPlan::Impl::bias(const TensorView* view, char* dense) const {
+  Operand operand;
+  if (view == nullptr) return operand;
+  operand.tensor = view->data;
+  operand.dense = dense;
+  operand.axes = {1, 0, {1, 1, 1, view->shape[0]}, {0, 0, 0, view->stride_bytes[0]}};
+  settle(operand, false);
+  return operand;
+}
+
+ConvPlan::ConvPlan(const ConvProblem& problem, int threads, bool deterministic, Isa isa)
+    : impl_(std::make_unique<const Impl>(problem, threads, deterministic, isa)) {}
+ConvPlan::~ConvPlan() = default;
+
+const ConvProblem& ConvPlan::problem() const { return impl_->problem; }
+const std::int64_t* ConvPlan::output_shape() const { return impl_->output_shape; }
+const std::string& ConvPlan::kernel() const { return impl_->kernel; }
+std::size_t ConvPlan::workspace_bytes() const { return impl_->total_bytes; }
+
+namespace {
+
+// One run: three kinds of phases with a barrier between them.
+struct ConvRun {
+  const ConvPlan::Impl& plan;
+  Operand inputs[3], results[3];
+  ConvBuffers buffers;
+  char* workers;
+
+  char* scratch_of(int worker) const {
+    return workers + static_cast<std::size_t>(worker) * plan.worker_bytes;
+  }
+
+  void copy_in(const Operand& o, std::int64_t task, char* scratch) const {
+    const std::int64_t elements = o.axes.item_elements();
+    const std::int64_t end = std::min(o.axes.items, (task + 1) * o.items_per_task);
+    for (std::int64_t item = task * o.items_per_task; item < end; ++item) {
+      char* const dense =
+          o.dense + item * elements * static_cast<std::int64_t>(plan.shape.sum_bytes());
+      copy_to_dense(o.axes, o.tensor, item, dense, *plan.kernels, scratch);
+      if (plan.problem.rounding == Rounding::none) continue;
+      round_operands(reinterpret_cast<float*>(dense), elements, plan.problem.rounding,
+                     *plan.kernels);
+    }
+  }
+
+  void copy_out(const Operand& o, std::int64_t task, char* scratch) const {
+    const std::int64_t elements = o.axes.item_elements();
+    const std::int64_t end = std::min(o.axes.items, (task + 1) * o.items_per_task);
+    for (std::int64_t item = task * o.items_per_task; item < end; ++item) {
+      const char* const dense =
+          o.dense + item * elements * static_cast<std::int64_t>(plan.shape.sum_bytes());
+      copy_from_dense(o.axes, o.tensor, item, dense, *plan.kernels, scratch);
+    }
+  }
+};
+
+// Calls body(task, worker) for every task, on several threads.
+template <class Body>
+void for_tasks(std::int64_t tasks, int threads, const Body& body) {
+  if (tasks == 0) return;
+  struct Job {
+    TaskQueue queue;
+    const Body& body;
+  } job{TaskQueue(tasks, threads), body};
+  run_parallel(
+      static_cast<int>(std::min<std::int64_t>(threads, tasks)),
+      [](void* context, int worker) {
+        Job& own = *static_cast<Job*>(context);
+        own.queue.work(worker, [&](std::int64_t task) { own.body(task, worker); });
+      },
+      &job);
+}
+
+// Calls body(operand, task of its own, worker).
+template <class Body>
+void for_copies(const Operand (&operands)[3], int threads, const Body& body) {
+  std::int64_t tasks = 0;
+  for (const Operand& operand : operands) tasks += operand.tasks();
+  for_tasks(tasks, threads, [&](std::int64_t task, int worker) {
+    for (const Operand& operand : operands) {
+      if (task < operand.tasks()) return body(operand, task, worker);
+      task -= operand.tasks();
+    }
+  });
+}
+
+}  // namespace
+
+bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noexcept {
+  const Impl& p = *impl_;
+  threads = std::min(threads, p.threads);
+  const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kAlignment;
+  char* const base = static_cast<char*>(workspace) + (kAlignment - misalignment) % kAlignment;
+  ConvRun run{p,
+              {p.activation(t.grad_output, base + p.grad_output_at, true),
+               p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true),
+               p.weights(p.shape.wants_input ? t.weight : nullptr, base + p.weight_at, true)},
+              {p.activation(t.grad_input, base + p.grad_input_at, false),
+               p.weights(t.grad_weight, base + p.grad_weight_at, false),
+               p.bias(t.grad_bias, base + p.grad_bias_at)},
+              {},
+              base + p.workers_at};
+  run.buffers = {
+      run.inputs[0].dense,  run.inputs[1].dense,  run.inputs[2].dense, run.results[0].dense,
+      run.results[1].dense, run.results[2].dense, base + p.engine_at,  nullptr};
+  for_copies(run.inputs, threads, [&](const Operand& operand, std::int64_t task, int worker) {
+    run.copy_in(operand, task, run.scratch_of(worker));
+  });
+  std::atomic<bool> done{true};
+  for (int phase = 0; phase < p.engine->phases(); ++phase) {
+    for_tasks(p.engine->tasks(phase), threads, [&](std::int64_t task, int worker) {
+      ConvBuffers own = run.buffers;
+      own.scratch = run.scratch_of(worker) + p.copy_bytes();
+      if (!p.engine->work(phase, task, own)) done = false;
+    });
+  }
+  for_copies(run.results, threads, [&](const Operand& operand, std::int64_t task, int worker) {
+    run.copy_out(operand, task, run.scratch_of(worker));
+  });
+  return done;
+}
+
+}  // namespace backops

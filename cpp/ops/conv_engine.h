@@ -1,0 +1,69 @@
+// What computes the gradients once the tensors are dense: channels-last, in the type of the sums.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/isa.h"
+#include "ops/conv_backward.h"
+
+namespace backops {
+
+// A problem with all three spatial axes; those it does not have are of size 1.
+struct ConvShape {
+  std::int64_t batch, channels, outputs, groups;
+  std::int64_t in[kMaxConvRank], out[kMaxConvRank], kernel[kMaxConvRank];
+  std::int64_t stride[kMaxConvRank], padding[kMaxConvRank], dilation[kMaxConvRank];
+  bool wants_input, wants_weight, wants_bias;
+  bool is_double;  // sums are float64, otherwise float32
+
+  std::int64_t in_positions() const { return in[0] * in[1] * in[2]; }
+  std::int64_t out_positions() const { return out[0] * out[1] * out[2]; }
+  std::int64_t kernel_positions() const { return kernel[0] * kernel[1] * kernel[2]; }
+  std::int64_t weights() const { return outputs * (channels / groups) * kernel_positions(); }
+  std::size_t sum_bytes() const { return is_double ? sizeof(double) : sizeof(float); }
+};
+
+// Activations are (batch, positions, channels), weights (outputs, channels per group, positions),
+// all of them dense. Null where the problem has no use for them.
+struct ConvBuffers {
+  const void* grad_output;
+  const void* input;
+  const void* weight;
+  void* grad_input;
+  void* grad_weight;
+  void* grad_bias;
+  char* memory;   // engine_bytes(), aligned to a cache line, shared by all workers
+  char* scratch;  // worker_bytes() of the worker's own, likewise aligned
+};
+
+class ConvEngine {
+ public:
+  virtual ~ConvEngine() = default;
+  virtual std::string name() const = 0;
+  virtual std::size_t engine_bytes() const = 0;
+  virtual std::size_t worker_bytes() const = 0;
+
+  // The work is done in phases, one after the other; the tasks of a phase in any order, by any
+  // worker, at the same time. False where memory ran out.
+  virtual int phases() const = 0;
+  virtual std::int64_t tasks(int phase) const = 0;
+  virtual bool work(int phase, std::int64_t task, const ConvBuffers& buffers) const noexcept = 0;
+};
+
+// How the batch is cut where partial sums must be added up: by the number of threads, or, to get
+// the same bits for any number, always alike.
+struct ConvCuts {
+  int threads;
+  bool deterministic;
+};
+
+// Null where oneDNN is not built in, is not to be used on this instruction set, or refuses.
+std::unique_ptr<const ConvEngine> make_onednn_engine(const ConvShape& shape, const ConvCuts& cuts,
+                                                     Isa isa);
+// Takes every problem.
+std::unique_ptr<const ConvEngine> make_plain_engine(const ConvShape& shape);
+
+}  // namespace backops
