@@ -26,7 +26,7 @@ demo: $(VENV)/installed
 test: lint types sanitize unit
 
 bench: $(VENV)/installed $(VENV)/test-tools
-	$(BIN)/python -m backops bench pool
+	$(BIN)/python -m backops bench all
 
 # ---- set-up ----
 

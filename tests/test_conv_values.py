@@ -525,7 +525,7 @@ def test_comparison_catches_a_special_value_too_many_and_one_missing(value):
     arrays = make_arrays(case)
     results = rounded_reference(case, arrays)
     results[1].flat[2] = value
-    with pytest.raises(AssertionError, match="grad_weight of .*: 1 of"):
+    with pytest.raises(AssertionError, match=r"grad_weight of .*: 1 of"):
         assert_close(results, case, arrays)
     special = (with_special_values(arrays[0]), *arrays[1:])
     with pytest.raises(AssertionError, match=r"grad_input of"):
@@ -551,7 +551,7 @@ def test_comparison_catches_another_dtype_and_a_gradient_that_is_not_there():
     case = find_conv_case("toy")
     arrays = make_arrays(case)
     grad_input, grad_weight, grad_bias = rounded_reference(case, arrays)
-    with pytest.raises(AssertionError, match="grad_weight of .* dtype float64"):
+    with pytest.raises(AssertionError, match=r"grad_weight of .* dtype float64"):
         assert_close((grad_input, grad_weight.astype(np.float64), grad_bias), case, arrays)
     with pytest.raises(AssertionError, match="grad_bias is None"):
         assert_close((grad_input, grad_weight, None), case, arrays)

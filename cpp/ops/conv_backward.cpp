@@ -185,6 +185,7 @@ const ConvProblem& ConvPlan::problem() const { return impl_->problem; }
 const std::int64_t* ConvPlan::output_shape() const { return impl_->output_shape; }
 const std::string& ConvPlan::kernel() const { return impl_->kernel; }
 std::size_t ConvPlan::workspace_bytes() const { return impl_->total_bytes; }
+std::size_t ConvPlan::table_bytes() const { return std::size_t{64} << 10; }
 
 namespace {
 

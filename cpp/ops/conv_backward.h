@@ -58,6 +58,7 @@ class BACKOPS_API ConvPlan {
   const std::int64_t* output_shape() const;  // of grad_output; ndim as the problem's
   const std::string& kernel() const;         // what will run, for people
   std::size_t workspace_bytes() const;
+  std::size_t table_bytes() const;  // what the plan itself holds, estimated: primitives and code
 
   // Throw Error unless the tensors fit the problem: first what is read, then what is written.
   void check_inputs(const ConvTensors& tensors) const;

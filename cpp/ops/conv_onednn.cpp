@@ -61,24 +61,25 @@ bool is_reference(const char* implementation) {
   return std::strstr(implementation, "ref") != nullptr;
 }
 
-// The descriptors of `batch` images.
+// The descriptors of `batch` images. Leading axes that are not there are left out: the kernels are
+// made for as many as there are.
 struct Layouts {
   Layouts(const ConvShape& s, std::int64_t batch) {
-    input = channels_last(batch, s.channels, s.in);
-    output = channels_last(batch, s.outputs, s.out);
-    for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    int first = 0;
+    while (first < kMaxConvRank - 1 && is_absent(s, first)) ++first;
+    input = channels_last(batch, s.channels, s.in, first);
+    output = channels_last(batch, s.outputs, s.out, first);
+    weight_dims = {s.outputs, s.channels / s.groups};
+    if (s.groups > 1) weight_dims = {s.groups, s.outputs / s.groups, s.channels / s.groups};
+    for (int axis = first; axis < kMaxConvRank; ++axis) {
+      weight_dims.push_back(s.kernel[axis]);
       stride.push_back(s.stride[axis]);
       padding.push_back(s.padding[axis]);
-      // What is left over at the end counts as negative or positive padding there.
+      // Input that no window reaches counts as negative padding at the end.
       const std::int64_t reach = (s.kernel[axis] - 1) * s.dilation[axis] + 1;
       padding_end.push_back((s.out[axis] - 1) * s.stride[axis] + reach - s.in[axis] -
                             s.padding[axis]);
       dilation.push_back(s.dilation[axis] - 1);
-    }
-    weight_dims = {s.outputs, s.channels / s.groups, s.kernel[0], s.kernel[1], s.kernel[2]};
-    if (s.groups > 1) {
-      weight_dims[0] = s.outputs / s.groups;
-      weight_dims.insert(weight_dims.begin(), s.groups);
     }
     any_weight = Desc(weight_dims, memory::data_type::f32, memory::format_tag::any);
     memory::dims strides(weight_dims.size(), 1);
@@ -89,9 +90,17 @@ struct Layouts {
     bias = Desc({s.outputs}, memory::data_type::f32, memory::format_tag::x);
   }
 
-  static Desc channels_last(std::int64_t batch, std::int64_t channels, const std::int64_t* size) {
-    return Desc({batch, channels, size[0], size[1], size[2]}, memory::data_type::f32,
-                memory::format_tag::ndhwc);
+  static bool is_absent(const ConvShape& s, int axis) {
+    return s.in[axis] == 1 && s.out[axis] == 1 && s.kernel[axis] == 1 && s.padding[axis] == 0;
+  }
+
+  static Desc channels_last(std::int64_t batch, std::int64_t channels, const std::int64_t* size,
+                            int first) {
+    memory::dims dims{batch, channels};
+    dims.insert(dims.end(), size + first, size + kMaxConvRank);
+    const memory::format_tag tags[] = {memory::format_tag::ndhwc, memory::format_tag::nhwc,
+                                       memory::format_tag::nwc};
+    return Desc(dims, memory::data_type::f32, tags[first]);
   }
 
   Desc input, output, any_weight, plain_weight, bias;
@@ -176,7 +185,7 @@ class OnednnEngine : public ConvEngine {
         cpu(), dnnl::prop_kind::forward_training, algorithm, l.input, l.any_weight, l.output,
         l.stride, l.dilation, l.padding, l.padding_end);
     if (s_.wants_input) {
-      const Desc wanted = data_weight_ ? data_weight_ : l.any_weight;
+      const Desc wanted = data_weight_.is_zero() ? l.any_weight : data_weight_;
       const dnnl::convolution_backward_data::primitive_desc desc(
           cpu(), algorithm, l.input, wanted, l.output, l.stride, l.dilation, l.padding,
           l.padding_end, forward, attributes);
@@ -186,7 +195,7 @@ class OnednnEngine : public ConvEngine {
       part.data = dnnl::convolution_backward_data(desc);
     }
     if (s_.wants_weight) {
-      const Desc wanted = sum_weight_ ? sum_weight_ : l.any_weight;
+      const Desc wanted = sum_weight_.is_zero() ? l.any_weight : sum_weight_;
       const dnnl::convolution_backward_weights::primitive_desc desc(
           cpu(), algorithm, l.input, wanted, s_.wants_bias ? l.bias : Desc(), l.output, l.stride,
           l.dilation, l.padding, l.padding_end, forward, attributes);

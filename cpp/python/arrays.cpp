@@ -564,7 +564,11 @@ ShapeOf shape_of(nb::handle object, const std::string& argument) {
 NewArray new_array(nb::handle like_object, const Array& like, const std::int64_t* shape, int ndim,
                    int rank) {
   int order[kMaxDims];
-  memory_order(like.view, rank, order);
+  if (rank > 0) {
+    memory_order(like.view, rank, order);
+  } else {
+    for (int i = 0; i < ndim; ++i) order[i] = i;
+  }
   const DType dtype = like.view.dtype;
   if (like.origin == Origin::numpy) {
     PyArray_Descr* const descr = PyArray_DESCR(reinterpret_cast<PyArrayObject*>(like_object.ptr()));

@@ -44,7 +44,7 @@ struct ShapeOf {
 ShapeOf shape_of(nanobind::handle object, const std::string& argument);
 
 // A new array of `like`'s type and dtype, with `rank` spatial axes. Channels-last if `like` is that
-// and not C-contiguous too.
+// and not C-contiguous too; always C-contiguous for rank 0.
 struct NewArray {
   nanobind::object object;
   TensorView view;

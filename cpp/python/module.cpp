@@ -7,9 +7,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "base/isa.h"
 #include "base/task_queue.h"
 #include "base/threads.h"
+#include "ops/conv_backward.h"
 #include "ops/pool_backward.h"
 #include "python/arrays.h"
 
@@ -29,6 +32,7 @@ namespace {
 // ---- settings ----------------------------------------------------------------------------------
 
 std::atomic<int> g_threads{1};
+std::atomic<bool> g_deterministic{false};
 
 void set_num_threads(nb::handle n) {
   std::int64_t value = 0;
@@ -39,11 +43,13 @@ void set_num_threads(nb::handle n) {
   g_threads = static_cast<int>(value);
 }
 
-// Everything is deterministic already, for any number of threads: the flag is only checked.
+// Pooling is deterministic for any number of threads anyway; convolution looks at the flag.
 void set_deterministic(nb::handle flag) {
-  if (PyBool_Check(flag.ptr())) return;
-  throw Error(ErrorKind::param, "set_deterministic: flag", short_repr(flag),
-              "expected True or False");
+  if (!PyBool_Check(flag.ptr())) {
+    throw Error(ErrorKind::param, "set_deterministic: flag", short_repr(flag),
+                "expected True or False");
+  }
+  g_deterministic = flag.ptr() == Py_True;
 }
 
 // Releases the GIL. A daemon thread that asks for it back while the interpreter ends would be
@@ -84,13 +90,9 @@ class WithoutGil {
 
 // The core's error as the Python exception of its kind. `function` stands before the message.
 [[noreturn]] void raise_as_python(const Error& error, const std::string& function,
-                                  const char* input_name = "input") {
+                                  const std::function<std::string(const std::string&)>& spell) {
   static const char* const kClasses[] = {"DTypeError", "ShapeError", "ParamError", "LayoutError"};
-  const std::string message = error.message([&](const std::string& name) -> std::string {
-    if (name == "grad_input") return "out";
-    if (name == "input") return input_name;
-    return name;
-  });
+  const std::string message = error.message(spell);
   const nb::object type =
       nb::module_::import_("backops.errors").attr(kClasses[static_cast<std::size_t>(error.kind())]);
   const std::string text = function.empty() ? message : function + ": " + message;
@@ -98,12 +100,18 @@ class WithoutGil {
   nb::raise_python_error();
 }
 
+std::string pool_name(const std::string& name) { return name == "grad_input" ? "out" : name; }
+
+std::string pool_plan_name(const std::string& name) {
+  return name == "input" ? "input_shape" : pool_name(name);
+}
+
 void translate_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     try {
-      raise_as_python(error, "");
+      raise_as_python(error, "", pool_name);
     } catch (nb::python_error& python_error) {
       python_error.restore();
     }
@@ -208,10 +216,10 @@ void set_windows(PoolProblem& problem, const WindowArguments& a) {
 // ---- plans -------------------------------------------------------------------------------------
 
 constexpr std::size_t kPlainFields = 8;
-using PlanKey = std::array<std::int64_t, kPlainFields + kMaxDims + 4 * kMaxRank>;
+using PoolKey = std::array<std::int64_t, kPlainFields + kMaxDims + 4 * kMaxRank>;
 
-PlanKey key_of(const PoolProblem& p) {
-  PlanKey key{};
+PoolKey key_of(const PoolProblem& p) {
+  PoolKey key{};
   std::int64_t* at = key.data();
   for (const std::int64_t value :
        {std::int64_t{p.rank}, std::int64_t{static_cast<std::uint8_t>(p.dtype)},
@@ -228,7 +236,8 @@ PlanKey key_of(const PoolProblem& p) {
 }
 
 struct HashKey {
-  std::size_t operator()(const PlanKey& key) const {
+  template <std::size_t kFields>
+  std::size_t operator()(const std::array<std::int64_t, kFields>& key) const {
     std::uint64_t hash = 14695981039346656037u;
     for (const std::int64_t value : key) {
       hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211u;
@@ -239,11 +248,14 @@ struct HashKey {
 };
 
 // The plans that were used last, for the operator functions.
+template <class Key, class PlanType>
 class PlanCache {
  public:
-  using Plan = std::shared_ptr<const PoolPlan>;
+  using Plan = std::shared_ptr<const PlanType>;
 
-  Plan find(const PlanKey& key) {
+  explicit PlanCache(std::size_t most_plans) : most_plans_(most_plans) {}
+
+  Plan find(const Key& key) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = places_.find(key);
     if (found == places_.end()) return nullptr;
@@ -251,14 +263,14 @@ class PlanCache {
     return found->second->second;
   }
 
-  void add(const PlanKey& key, const Plan& plan) {
+  void add(const Key& key, const Plan& plan) {
     if (plan->table_bytes() > kMostBytes) return;
     const std::lock_guard<std::mutex> lock(mutex_);
     if (places_.count(key) != 0) return;
     plans_.emplace_front(key, plan);
     places_.emplace(key, plans_.begin());
     bytes_ += plan->table_bytes();
-    while (plans_.size() > kMostPlans || bytes_ > kMostBytes) {
+    while (plans_.size() > most_plans_ || bytes_ > kMostBytes) {
       bytes_ -= plans_.back().second->table_bytes();
       places_.erase(plans_.back().first);
       plans_.pop_back();
@@ -266,21 +278,24 @@ class PlanCache {
   }
 
  private:
-  static constexpr std::size_t kMostPlans = 256;
   static constexpr std::size_t kMostBytes = std::size_t{16} << 20;
-  using Entry = std::pair<PlanKey, Plan>;
+  using Entry = std::pair<Key, Plan>;
+  const std::size_t most_plans_;
   std::mutex mutex_;
   std::list<Entry> plans_;  // the last one used first
-  std::unordered_map<PlanKey, std::list<Entry>::iterator, HashKey> places_;
+  std::unordered_map<Key, typename std::list<Entry>::iterator, HashKey> places_;
   std::size_t bytes_ = 0;
 };
 
-PlanCache& plan_cache() {
-  static PlanCache cache;
+PlanCache<PoolKey, PoolPlan>& plan_cache() {
+  static PlanCache<PoolKey, PoolPlan> cache(256);
   return cache;
 }
 
-// Each calling thread keeps the workspace of its last calls: at most 1 MB per worker.
+// Each calling thread keeps the workspace of its last calls: for pooling at most 1 MB per worker, for
+// convolution up to this much. New memory would cost a page fault per 4 KB at every call.
+constexpr std::size_t kMostKeptBytes = std::size_t{256} << 20;
+
 char* own_workspace(std::size_t bytes) {
   thread_local std::unique_ptr<char[]> memory;
   thread_local std::size_t size = 0;
@@ -291,9 +306,9 @@ char* own_workspace(std::size_t bytes) {
   return memory.get();
 }
 
-void check_writable(const Array& out) {
+void check_writable(const Array& out, const char* name) {
   if (!out.read_only) return;
-  throw Error(ErrorKind::layout, "{grad_input}", "read-only", "expected a writable array");
+  throw Error(ErrorKind::layout, name, "read-only", "expected a writable array");
 }
 
 // The array a result goes to: the caller's or a new one.
@@ -311,15 +326,21 @@ struct Result {
   }
 };
 
-Result make_result(nb::handle out, nb::handle grad_output, const Array& source,
-                   const PoolProblem& problem) {
+Result make_result(nb::handle out, const char* name, nb::handle grad_output, const Array& source,
+                   const std::int64_t* shape, int ndim, int rank) {
   Result result{out};
   if (out.is_none()) {
-    result.fresh = new_array(grad_output, source, problem.input_shape, problem.ndim, problem.rank);
+    result.fresh = new_array(grad_output, source, shape, ndim, rank);
   } else {
-    result.array = view_of(out, "{grad_input}");
+    result.array = view_of(out, name);
   }
   return result;
+}
+
+Result make_result(nb::handle out, nb::handle grad_output, const Array& source,
+                   const PoolProblem& problem) {
+  return make_result(out, "{grad_input}", grad_output, source, problem.input_shape, problem.ndim,
+                     problem.rank);
 }
 
 // Runs `plan`; no workspace means this thread's own.
@@ -327,7 +348,7 @@ nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& res
                     const Memory& workspace, int threads) {
   if (!result.given.is_none()) {
     plan.check_grad_input(result.array.view, source.view);
-    check_writable(result.array);
+    check_writable(result.array, "{grad_input}");
   }
   plan.check_workspace(workspace.data, workspace.bytes, source.view, result.view());
   {
@@ -359,8 +380,8 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     problem.dtype = source.view.dtype;
     set_input_shape(problem, input_shape);
     set_windows_of(problem, source.view);
-    const PlanKey key = key_of(problem);
-    PlanCache::Plan plan = plan_cache().find(key);
+    const PoolKey key = key_of(problem);
+    std::shared_ptr<const PoolPlan> plan = plan_cache().find(key);
     if (plan) plan->check_grad_output(source.view);
     if (!plan) check_pool_shapes(problem, source.view);
     // Before the plan is made: tables for a result that fits no memory would fit none either.
@@ -371,7 +392,7 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     }
     return run_plan(*plan, source, result, {}, g_threads);
   } catch (const Error& error) {
-    raise_as_python(error, function);
+    raise_as_python(error, function, pool_name);
   }
 }
 
@@ -406,6 +427,12 @@ nb::object adaptive_avg_pool_backward(const char* function, int rank, nb::handle
 
 // ---- plan objects ------------------------------------------------------------------------------
 
+void check_size(const Memory& workspace, std::size_t needed) {
+  if (workspace.bytes >= needed) return;
+  throw Error(ErrorKind::param, "{workspace}", std::to_string(workspace.bytes) + " bytes",
+              "expected at least workspace_size = " + std::to_string(needed));
+}
+
 struct PythonPlan {
   std::string function;
   std::shared_ptr<const PoolPlan> plan;
@@ -419,25 +446,19 @@ struct PythonPlan {
            ": " + plan->kernel() + ">";
   }
 
-  void check_workspace(const Memory& workspace) const {
-    if (workspace.bytes >= workspace_size()) return;
-    throw Error(ErrorKind::param, "{workspace}", std::to_string(workspace.bytes) + " bytes",
-                "expected at least workspace_size = " + std::to_string(workspace_size()));
-  }
-
   nb::object call(nb::handle grad_output, nb::handle out, nb::handle workspace) const {
     try {
       const Array source = view_of(grad_output, "{grad_output}");
       Memory memory{};
       if (!workspace.is_none()) {
         memory = memory_of(workspace, "{workspace}");
-        check_workspace(memory);
+        check_size(memory, workspace_size());
       }
       plan->check_grad_output(source.view);
       const Result result = make_result(out, grad_output, source, plan->problem());
       return run_plan(*plan, source, result, memory, std::min<int>(threads, g_threads));
     } catch (const Error& error) {
-      raise_as_python(error, function);
+      raise_as_python(error, function, pool_name);
     }
   }
 };
@@ -453,7 +474,7 @@ PythonPlan make_plan(const std::string& function, int rank, nb::handle input_sha
     set_windows_of(problem);
     return {function, std::make_shared<const PoolPlan>(problem), g_threads};
   } catch (const Error& error) {
-    raise_as_python(error, function, "input_shape");
+    raise_as_python(error, function, pool_plan_name);
   }
 }
 
@@ -478,6 +499,263 @@ PythonPlan plan_adaptive_avg_pool(const std::string& function, int rank, nb::han
                   std::to_string(problem.output_size[axis]), "expected a positive int");
     }
   });
+}
+
+// ---- convolution -------------------------------------------------------------------------------
+
+// The gradients as messages name them: parts of `out`.
+std::string conv_name(const std::string& name) {
+  if (name == "grad_input") return "out[0]";
+  if (name == "grad_weight") return "out[1]";
+  if (name == "grad_bias") return "out[2]";
+  return name;
+}
+
+std::string conv_plan_name(const std::string& name) {
+  return name == "input" || name == "weight" ? name + "_shape" : name;
+}
+
+struct ConvArguments {
+  nb::handle stride, padding, dilation, groups, output_mask, precision;
+};
+
+// A sequence of exactly three.
+nb::object three_of(nb::handle value, const char* name, const char* what) {
+  const bool sequence = PyTuple_Check(value.ptr()) || PyList_Check(value.ptr());
+  if (sequence && nb::len(value) == 3) return nb::steal(PySequence_Tuple(value.ptr()));
+  throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
+              std::string("expected a tuple of three ") + what);
+}
+
+void set_mask(ConvProblem& problem, nb::handle output_mask) {
+  const nb::object mask = three_of(output_mask, "output_mask", "bools");
+  bool* const wants[] = {&problem.wants_input, &problem.wants_weight, &problem.wants_bias};
+  for (Py_ssize_t i = 0; i < 3; ++i) {
+    *wants[i] = read_flag(PyTuple_GET_ITEM(mask.ptr(), i), "output_mask");
+  }
+}
+
+void set_parameters(ConvProblem& problem, const ConvArguments& a) {
+  read_axes(a.stride, "stride", problem.rank, problem.stride);
+  read_axes(a.padding, "padding", problem.rank, problem.padding);
+  read_axes(a.dilation, "dilation", problem.rank, problem.dilation);
+  if (!as_int64(a.groups, &problem.groups)) {
+    throw Error(ErrorKind::param, "{groups}", short_repr(a.groups), "expected an int");
+  }
+  problem.rounding = rounding_of(read_precision(a.precision), problem.dtype);
+}
+
+void set_shapes(ConvProblem& problem, const ShapeOf& input, const ShapeOf& weight) {
+  if (weight.ndim < 3 || weight.ndim > 2 + kMaxConvRank) {
+    throw Error(ErrorKind::shape, "{weight}", shape_text(weight.shape, weight.ndim),
+                "expected 3 to 5 axes");
+  }
+  problem.rank = weight.ndim - 2;
+  problem.ndim = input.ndim;
+  std::copy(input.shape, input.shape + input.ndim, problem.input_shape);
+  std::copy(weight.shape, weight.shape + weight.ndim, problem.weight_shape);
+}
+
+// An operand that is read, or of which only the shape is used.
+struct ConvOperand {
+  Array array{};
+  bool is_read = false;
+  ShapeOf shape{};
+
+  const TensorView* view() const { return is_read ? &array.view : nullptr; }
+};
+
+ConvOperand read_operand(nb::handle value, const char* name, bool is_read,
+                         const TensorView& grad_output) {
+  ConvOperand operand;
+  operand.is_read = is_read;
+  if (is_read) {
+    operand.array = view_of(value, name);
+    const TensorView& view = operand.array.view;
+    operand.shape.ndim = view.ndim;
+    std::copy(view.shape, view.shape + view.ndim, operand.shape.shape);
+    operand.shape.dtype = name_of(view.dtype);
+  } else {
+    operand.shape = shape_of(value, name);
+  }
+  if (!operand.shape.dtype.empty() && operand.shape.dtype != name_of(grad_output.dtype)) {
+    throw Error(ErrorKind::dtype, name, operand.shape.dtype,
+                std::string("expected ") + name_of(grad_output.dtype) + " like {grad_output}");
+  }
+  return operand;
+}
+
+using ConvKey = std::array<std::int64_t, 12 + 2 * kMaxDims + 3 * kMaxConvRank>;
+
+ConvKey key_of(const ConvProblem& p, int threads, bool deterministic) {
+  ConvKey key{};
+  std::int64_t* at = key.data();
+  for (const std::int64_t value :
+       {std::int64_t{p.rank}, std::int64_t{static_cast<std::uint8_t>(p.dtype)},
+        std::int64_t{static_cast<std::uint8_t>(p.rounding)}, std::int64_t{p.ndim}, p.groups,
+        std::int64_t{p.wants_input}, std::int64_t{p.wants_weight}, std::int64_t{p.wants_bias},
+        std::int64_t{threads}, std::int64_t{deterministic}}) {
+    *at++ = value;
+  }
+  at = std::copy(p.input_shape, p.input_shape + kMaxDims, at);
+  at = std::copy(p.weight_shape, p.weight_shape + kMaxDims, at);
+  for (const std::int64_t* list : {p.stride, p.padding, p.dilation}) {
+    at = std::copy(list, list + kMaxConvRank, at);
+  }
+  return key;
+}
+
+PlanCache<ConvKey, ConvPlan>& conv_cache() {
+  static PlanCache<ConvKey, ConvPlan> cache(64);
+  return cache;
+}
+
+// The three results and who gave them.
+struct ConvResults {
+  Result results[3];
+  bool wanted[3];
+
+  const TensorView* view(int i) const { return wanted[i] ? &results[i].view() : nullptr; }
+
+  nb::object finish() const {
+    nb::object finished[3];
+    for (int i = 0; i < 3; ++i) finished[i] = wanted[i] ? results[i].finish() : nb::none();
+    return nb::make_tuple(finished[0], finished[1], finished[2]);
+  }
+};
+
+ConvResults make_results(nb::handle out, nb::handle grad_output, const Array& source,
+                         const ConvProblem& p) {
+  ConvResults all{{}, {p.wants_input, p.wants_weight, p.wants_bias}};
+  const nb::object given = out.is_none() ? nb::make_tuple(nb::none(), nb::none(), nb::none())
+                                         : three_of(out, "out", "arrays or None");
+  const char* const names[] = {"{grad_input}", "{grad_weight}", "{grad_bias}"};
+  const std::int64_t* const shapes[] = {p.input_shape, p.weight_shape, p.weight_shape};
+  const int ndims[] = {p.ndim, p.rank + 2, 1};
+  for (int i = 0; i < 3; ++i) {
+    const nb::handle own = PyTuple_GET_ITEM(given.ptr(), i);
+    if (!all.wanted[i] && !own.is_none()) {
+      throw Error(ErrorKind::param, names[i], short_repr(own),
+                  "expected None where {output_mask} is False");
+    }
+    if (!all.wanted[i]) continue;
+    // Only activations are channels-last because grad_output is.
+    const int rank = i == 0 ? p.rank : 0;
+    all.results[i] = make_result(own, names[i], grad_output, source, shapes[i], ndims[i], rank);
+    if (!own.is_none()) check_writable(all.results[i].array, names[i]);
+  }
+  return all;
+}
+
+nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvResults& results,
+                    const Memory& workspace, int threads) {
+  ConvTensors tensors = inputs;
+  tensors.grad_input = results.view(0);
+  tensors.grad_weight = results.view(1);
+  tensors.grad_bias = results.view(2);
+  plan.check_results(tensors);
+  plan.check_workspace(workspace.data, workspace.bytes, tensors);
+  bool done = false;
+  {
+    const WithoutGil released;
+    const std::size_t bytes = plan.workspace_bytes();
+    std::unique_ptr<char[]> temporary;
+    char* memory = workspace.data;
+    if (!memory && bytes <= kMostKeptBytes) memory = own_workspace(bytes);
+    if (!memory) {
+      temporary.reset(new char[bytes]);
+      memory = temporary.get();
+    }
+    done = plan.run(tensors, memory, threads);
+  }
+  if (!done) throw std::bad_alloc();
+  return results.finish();
+}
+
+nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle weight,
+                         nb::handle stride, nb::handle padding, nb::handle dilation,
+                         nb::handle groups, nb::handle output_mask, nb::handle precision,
+                         nb::handle out) {
+  try {
+    const Array source = view_of(grad_output, "{grad_output}");
+    ConvProblem problem;
+    problem.dtype = source.view.dtype;
+    set_mask(problem, output_mask);
+    const ConvOperand in = read_operand(input, "{input}", problem.wants_weight, source.view);
+    const ConvOperand kernel = read_operand(weight, "{weight}", problem.wants_input, source.view);
+    set_shapes(problem, in.shape, kernel.shape);
+    set_parameters(problem, {stride, padding, dilation, groups, output_mask, precision});
+    ConvTensors tensors;
+    tensors.grad_output = &source.view;
+    tensors.input = in.view();
+    tensors.weight = kernel.view();
+    check_conv_inputs(problem, tensors);
+    const ConvResults results = make_results(out, grad_output, source, problem);
+    const int threads = g_threads;
+    const bool deterministic = g_deterministic;
+    const ConvKey key = key_of(problem, threads, deterministic);
+    std::shared_ptr<const ConvPlan> plan = conv_cache().find(key);
+    if (!plan) {
+      plan = std::make_shared<const ConvPlan>(problem, threads, deterministic);
+      conv_cache().add(key, plan);
+    }
+    return run_conv(*plan, tensors, results, {}, threads);
+  } catch (const Error& error) {
+    raise_as_python(error, "conv_backward", conv_name);
+  }
+}
+
+struct PythonConvPlan {
+  std::shared_ptr<const ConvPlan> plan;
+  int threads;
+
+  std::string repr() const {
+    const ConvProblem& p = plan->problem();
+    return "<plan.conv_backward " + shape_text(p.input_shape, p.ndim) + " " +
+           shape_text(p.weight_shape, p.rank + 2) + " " + name_of(p.dtype) + ": " + plan->kernel() +
+           ">";
+  }
+
+  nb::object call(nb::handle grad_output, nb::handle input, nb::handle weight, nb::handle out,
+                  nb::handle workspace) const {
+    try {
+      const ConvProblem& problem = plan->problem();
+      const Array source = view_of(grad_output, "{grad_output}");
+      Memory memory{};
+      if (!workspace.is_none()) {
+        memory = memory_of(workspace, "{workspace}");
+        check_size(memory, plan->workspace_bytes());
+      }
+      ConvOperand in, kernel;
+      if (problem.wants_weight) in = read_operand(input, "{input}", true, source.view);
+      if (problem.wants_input) kernel = read_operand(weight, "{weight}", true, source.view);
+      ConvTensors tensors;
+      tensors.grad_output = &source.view;
+      tensors.input = in.view();
+      tensors.weight = kernel.view();
+      plan->check_inputs(tensors);
+      const ConvResults results = make_results(out, grad_output, source, problem);
+      return run_conv(*plan, tensors, results, memory, std::min<int>(threads, g_threads));
+    } catch (const Error& error) {
+      raise_as_python(error, "plan.conv_backward", conv_name);
+    }
+  }
+};
+
+PythonConvPlan plan_conv(nb::handle input_shape, nb::handle weight_shape, nb::handle stride,
+                         nb::handle padding, nb::handle dilation, nb::handle groups,
+                         nb::handle output_mask, nb::handle precision, nb::handle dtype) {
+  try {
+    ConvProblem problem;
+    problem.dtype = read_dtype(dtype);
+    set_mask(problem, output_mask);
+    set_shapes(problem, shape_of(input_shape, "{input}"), shape_of(weight_shape, "{weight}"));
+    set_parameters(problem, {stride, padding, dilation, groups, output_mask, precision});
+    const int threads = g_threads;
+    return {std::make_shared<const ConvPlan>(problem, threads, g_deterministic), threads};
+  } catch (const Error& error) {
+    raise_as_python(error, "plan.conv_backward", conv_plan_name);
+  }
 }
 
 // ---- the memory bound, for the benchmark -------------------------------------------------------
@@ -546,6 +824,20 @@ NB_MODULE(_native, m) {
         "dtype"_a.none());
   m.def("plan_adaptive_avg_pool", plan_adaptive_avg_pool, "function"_a, "rank"_a,
         "input_shape"_a.none(), "output_size"_a.none(), "dtype"_a.none());
+  m.def("conv_backward", conv_backward, "grad_output"_a.none(), "input"_a.none(), "weight"_a.none(),
+        "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
+        "output_mask"_a.none(), "precision"_a.none(), "out"_a.none());
+  m.def("plan_conv", plan_conv, "input_shape"_a.none(), "weight_shape"_a.none(), "stride"_a.none(),
+        "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(), "output_mask"_a.none(),
+        "precision"_a.none(), "dtype"_a.none());
+  nb::class_<PythonConvPlan>(m, "ConvPlan")
+      .def_prop_ro("workspace_size",
+                   [](const PythonConvPlan& self) { return self.plan->workspace_bytes(); })
+      .def_prop_ro("kernel", [](const PythonConvPlan& self) { return self.plan->kernel(); })
+      .def("__repr__", &PythonConvPlan::repr)
+      .def("__call__", &PythonConvPlan::call, "grad_output"_a.none(), "input"_a.none() = nb::none(),
+           "weight"_a.none() = nb::none(), "out"_a.none() = nb::none(),
+           "workspace"_a.none() = nb::none());
   nb::class_<PythonPlan>(m, "PoolPlan")
       .def_prop_ro("workspace_size", &PythonPlan::workspace_size)
       .def_prop_ro("kernel", [](const PythonPlan& self) { return self.plan->kernel(); })

@@ -9,6 +9,7 @@ from backops._ops import (
     avg_pool1d_backward,
     avg_pool2d_backward,
     avg_pool3d_backward,
+    conv_backward,
 )
 from backops.errors import DTypeError, Error, LayoutError, ParamError, ShapeError
 
@@ -28,6 +29,7 @@ __all__ = [
     "avg_pool1d_backward",
     "avg_pool2d_backward",
     "avg_pool3d_backward",
+    "conv_backward",
     "get_num_threads",
     "plan",
     "reference",

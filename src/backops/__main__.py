@@ -57,7 +57,7 @@ def one_line(error: Exception) -> str:
 def make_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="backops",
-        description="Backward passes of pooling on the CPU.",
+        description="Backward passes of pooling and convolution on the CPU.",
         epilog="example: backops info",
     )
     parser.add_argument("--version", action="version", version=f"backops {backops.__version__}")
@@ -67,9 +67,9 @@ def make_parser() -> argparse.ArgumentParser:
         "bench",
         help="measure speed, side by side with PyTorch",
         description="Measures speed, side by side with PyTorch.",
-        epilog="example: backops bench pool --filter toy",
+        epilog="example: backops bench all --filter toy",
     )
-    add_bench_pool(bench.add_subparsers(metavar="operator", required=True))
+    add_bench_parts(bench.add_subparsers(metavar="operator", required=True))
 
     info = commands.add_parser(
         "info",
@@ -91,49 +91,69 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_bench_pool(operators: argparse._SubParsersAction[OneLineParser]) -> None:
+def add_bench_parts(operators: argparse._SubParsersAction[OneLineParser]) -> None:
+    turns = "All sides take turns in one process; the fastest repeat of each counts."
     pool = operators.add_parser(
         "pool",
         help="average-pooling backward",
         description="Measures average-pooling backward against PyTorch's own with a preallocated "
-        "output, and against the memory bound: a plain fill-and-copy of the same buffers. All "
-        "sides take turns in one process; the fastest repeat of each counts.",
+        f"output, and against the memory bound: a plain fill-and-copy of the same buffers. {turns}",
         epilog="example: backops bench pool --filter resnet --dtype float32 --json pool.json",
     )
-    pool.add_argument("--json", type=Path, metavar="FILE", help="also write everything to FILE")
-    pool.add_argument(
+    conv = operators.add_parser(
+        "conv",
+        help="convolution backward",
+        description="Measures convolution backward against PyTorch's own, and against the rate of "
+        f"a large matrix product. {turns}",
+        epilog="example: backops bench conv --filter depthwise --dtype float32 --json conv.json",
+    )
+    both = operators.add_parser(
+        "all",
+        help="all of these, one after another",
+        description="Measures all operators, one after another.",
+        epilog="example: backops bench all --filter toy",
+    )
+    add_bench_options(pool, ("pool",))
+    add_bench_options(conv, ("conv",))
+    add_bench_options(both, ("pool", "conv"))
+
+
+def add_bench_options(parser: argparse.ArgumentParser, parts: Sequence[str]) -> None:
+    parser.set_defaults(parts=parts)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything to FILE")
+    parser.add_argument(
         "--filter",
         default="",
         metavar="TEXT",
         help="only cases with TEXT in their name, problem, dtype or layout",
     )
-    pool.add_argument(
+    parser.add_argument(
         "--dtype",
         action="append",
         choices=("float32", "bfloat16", "float16"),
         help="only this dtype; may be repeated (default: all)",
     )
-    pool.add_argument(
+    parser.add_argument(
         "--threads",
         type=positive_int,
         metavar="N",
         help="threads of each side (default: BACKOPS_NUM_THREADS, or all CPUs)",
     )
-    pool.add_argument(
+    parser.add_argument(
         "--seconds",
         type=non_negative_float,
         default=1.5,
         metavar="S",
         help="measure each case for about S seconds (default: %(default)s)",
     )
-    pool.add_argument(
+    parser.add_argument(
         "--repeats",
         type=positive_int,
         default=3,
         metavar="N",
         help="at least N turns of each side, however long they take (default: %(default)s)",
     )
-    finish(pool, run_bench_pool)
+    finish(parser, run_bench)
 
 
 def finish(parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], None]) -> None:
@@ -157,11 +177,12 @@ def non_negative_float(text: str) -> float:
     return value
 
 
-def run_bench_pool(options: argparse.Namespace) -> None:
-    from backops._bench import pool, problems
+def run_bench(options: argparse.Namespace) -> None:
+    from backops._bench import problems, run
     from backops._bench.timing import Budget
 
-    pool.run(
+    run.run(
+        parts=options.parts,
         dtypes=options.dtype or problems.DTYPES,
         text=options.filter,
         threads=options.threads or backops.get_num_threads(),

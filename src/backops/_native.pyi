@@ -50,3 +50,41 @@ class PoolPlan:
     @property
     def kernel(self) -> str: ...
     def __call__(self, grad_output: Any, out: Any = ..., workspace: Any = ...) -> Any: ...
+
+def conv_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    output_mask: Any,
+    precision: Any,
+    out: Any,
+) -> tuple[Any, Any, Any]: ...
+def plan_conv(
+    input_shape: Any,
+    weight_shape: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    output_mask: Any,
+    precision: Any,
+    dtype: Any,
+) -> ConvPlan: ...
+
+class ConvPlan:
+    @property
+    def workspace_size(self) -> int: ...
+    @property
+    def kernel(self) -> str: ...
+    def __call__(
+        self,
+        grad_output: Any,
+        input: Any = ...,
+        weight: Any = ...,
+        out: Any = ...,
+        workspace: Any = ...,
+    ) -> tuple[Any, Any, Any]: ...

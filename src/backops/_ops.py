@@ -160,3 +160,50 @@ def adaptive_avg_pool3d_backward(grad_output: Any, input: Any, *, out: Any = Non
     return _native.adaptive_avg_pool_backward(
         "adaptive_avg_pool3d_backward", 3, grad_output, input, out
     )
+
+
+def conv_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+    precision: str = "keep",
+    out: Sequence[Any] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Gradients of a convolution with respect to its input, weight and bias.
+
+    >>> import numpy as np, backops
+    >>> x = np.arange(4, dtype=np.float32).reshape(1, 1, 4)
+    >>> w = np.array([[[1, 10]]], np.float32)
+    >>> grad_x, grad_w, grad_b = backops.conv_backward(np.ones((1, 1, 3), np.float32), x, w)
+    >>> grad_x[0, 0], grad_w[0, 0], grad_b
+    (array([ 1., 11., 11., 10.], dtype=float32), array([3., 6.], dtype=float32), \
+array([3.], dtype=float32))
+
+    Arguments:
+        grad_output: gradient of the convolution's result, ``(N, C_out, *spatial)`` or without
+            ``N``; one to three spatial axes. A NumPy, PyTorch or JAX array, or any other that
+            speaks DLPack, on the CPU; any strides; float16, bfloat16, float32 or float64.
+        input: the forward input; its shape will do where no weight gradient is asked for.
+        weight: ``(C_out, C_in / groups, *kernel)``; its shape will do where no input gradient is
+            asked for.
+        stride, padding, dilation: an int, or a sequence of one int or one per spatial axis.
+        groups: into how many independent convolutions the channels are divided.
+        output_mask: which of the three gradients to compute; the others come back as None.
+        precision: what float32 operands are rounded to first: "keep" (nothing), "fp16", "hf32",
+            or "allow_fp32_down" (HF32 for float32, nothing for others).
+        out: three arrays to write to and return, None where a new one is wanted. They must share
+            memory neither with the operands nor with each other.
+
+    Returns (grad_input, grad_weight, grad_bias), in the array type and dtype of ``grad_output``.
+
+    Raises DTypeError, ShapeError, ParamError or LayoutError before anything is written.
+    """
+    return _native.conv_backward(
+        grad_output, input, weight, stride, padding, dilation, groups, output_mask, precision, out
+    )

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backops import _native
-from backops._native import PoolPlan
+from backops._native import ConvPlan, PoolPlan
 from backops._ops import Axes
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "avg_pool1d_backward",
     "avg_pool2d_backward",
     "avg_pool3d_backward",
+    "conv_backward",
 ]
 
 
@@ -122,3 +123,22 @@ def adaptive_avg_pool3d_backward(
     return _native.plan_adaptive_avg_pool(
         "plan.adaptive_avg_pool3d_backward", 3, input_shape, output_size, _dtype_name(dtype)
     )
+
+
+def conv_backward(
+    input_shape: Sequence[int],
+    weight_shape: Sequence[int],
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> ConvPlan:
+    """Plan of :func:`backops.conv_backward`, called as ``plan(grad_output, input, weight)``."""
+    return _native.plan_conv(
+        input_shape, weight_shape, stride, padding, dilation, groups, output_mask, precision,
+        _dtype_name(dtype),
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import backops
 import backops.reference
 from backops._bench import CommandError
-from backops._bench.problems import Problem, parse_problem
+from backops._bench.problems import PoolProblem, parse_pool_problem
 from backops._bench.report import format_seconds
 from backops._bench.timing import Budget, fastest
 
@@ -26,7 +26,7 @@ DTYPES: dict[str, Any] = {
 }
 PROBLEMS = tuple(
     map(
-        parse_problem,
+        parse_pool_problem,
         (
             "sequence         avg_pool1d           64x128x1024    k4s2p1",
             "resnet_stem      avg_pool2d           32x64x112x112  k3s2p1",
@@ -44,7 +44,7 @@ COLUMNS = "{operator:<30} {shape:<19} {window:<8} {dtype:<9} {time:>10} {rate:>7
 
 @dataclass(frozen=True)
 class Row:
-    problem: Problem
+    problem: PoolProblem
     dtype: str
     seconds: float
     moved_bytes: int
@@ -87,11 +87,11 @@ def rows(*, quick: bool) -> Iterator[Row]:
             yield measure(batch_of_one(problem) if quick else problem, dtype, budget)
 
 
-def batch_of_one(problem: Problem) -> Problem:
+def batch_of_one(problem: PoolProblem) -> PoolProblem:
     return replace(problem, input_shape=(1, *problem.input_shape[1:]))
 
 
-def measure(problem: Problem, dtype: str, budget: Budget) -> Row:
+def measure(problem: PoolProblem, dtype: str, budget: Budget) -> Row:
     grad_output = random_gradient(problem.output_shape, dtype)
     grad_input = np.zeros(problem.input_shape, DTYPES[dtype])
     call = partial(
@@ -116,7 +116,7 @@ def random_gradient(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
 
 
 def largest_error_ulps(
-    problem: Problem, grad_output: NDArray[Any], grad_input: NDArray[Any]
+    problem: PoolProblem, grad_output: NDArray[Any], grad_input: NDArray[Any]
 ) -> float:
     """Largest error on a few planes: planes are independent, so leaving out the rest is exact."""
     actual = some_planes(grad_input).astype(np.float64)

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import backops
 import backops.plan
 from backops import _native
-from backops._bench import CommandError
-from backops._bench.problems import (
-    Case,
-    Problem,
-    measured_together,
-    select_cases,
-)
-from backops._bench.report import (
-    HEADER,
-    Result,
-    format_result,
-    format_summary,
-    summarize,
-    to_json,
-)
+from backops._bench import pytorch
+from backops._bench.pool_report import COLUMNS, HEADER, PoolResult, summarize
+from backops._bench.problems import PoolCase, PoolProblem, measured_together
+from backops._bench.report import SummaryRow, print_results
 from backops._bench.timing import Budget, Call, Measurement, fastest
 
 
@@ -43,60 +29,23 @@ class Tensors:
 
 
 def run(
-    *,
-    dtypes: Sequence[str],
-    text: str,
-    threads: int,
-    budget: Budget,
-    json_path: Path | None,
-    environment: Mapping[str, str],
-) -> None:
-    """Measures the selected cases, printing each as it is done, then the summary."""
-    torch = import_torch()
-    cases = select_cases(dtypes, text)
-    if json_path is not None:
-        json_path.touch()  # an unwritable path is reported now, not after minutes
-    print(HEADER)
-    results: list[Result] = []
-    with same_threads(torch, threads), torch.inference_mode():
-        for group in measured_together(cases):
-            for result in measure(torch, group, threads, budget):
-                print(format_result(result), flush=True)
-                results.append(result)
-    rows = summarize(results)
-    print()
-    print(format_summary(rows))
-    disturbed = sum(result.disturbed for result in results)
-    if disturbed:
-        print(
-            f"\n{disturbed} of {len(results)} lines are marked disturbed: other processes kept "
-            "taking the CPUs, so their figures, and the summary with them, are not to be trusted"
-        )
-    if json_path is not None:
-        json_path.write_text(to_json(environment, results, rows), encoding="utf-8")
+    torch: Any, cases: Sequence[PoolCase], threads: int, budget: Budget
+) -> tuple[list[PoolResult], list[SummaryRow]]:
+    """Measures the cases, printing each as it is done."""
+    results = print_results(COLUMNS, HEADER, measure_all(torch, cases, threads, budget))
+    return results, summarize(results)
 
 
-def import_torch() -> Any:
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise CommandError(f"this benchmark compares with PyTorch: {error}") from error
+def measure_all(
+    torch: Any, cases: Sequence[PoolCase], threads: int, budget: Budget
+) -> Iterator[PoolResult]:
+    for group in measured_together(cases):
+        yield from measure(torch, group, threads, budget)
 
 
-@contextmanager
-def same_threads(torch: Any, threads: int) -> Iterator[None]:
-    """Both sides with this many threads inside, as before afterwards."""
-    before = backops.get_num_threads(), torch.get_num_threads()
-    backops.set_num_threads(threads)
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        backops.set_num_threads(before[0])
-        torch.set_num_threads(before[1])
-
-
-def measure(torch: Any, cases: Sequence[Case], threads: int, budget: Budget) -> list[Result]:
+def measure(
+    torch: Any, cases: Sequence[PoolCase], threads: int, budget: Budget
+) -> list[PoolResult]:
     """Measures these cases in one interleaved run; their tensors live only as long as it lasts."""
     sides: dict[str, Call] = {}
     tensors_of: dict[str, Tensors] = {}
@@ -126,15 +75,15 @@ def measure(torch: Any, cases: Sequence[Case], threads: int, budget: Budget) -> 
 
 
 def make_result(
-    case: Case,
+    case: PoolCase,
     threads: int,
     tensors: Tensors,
     measurement: Measurement,
     pytorch_note: str | None,
-) -> Result:
+) -> PoolResult:
     name = case.problem.name
     seconds = measurement.seconds
-    return Result(
+    return PoolResult(
         name=name,
         problem=case.problem.description,
         pair=case.problem.pair,
@@ -152,29 +101,22 @@ def make_result(
     )
 
 
-def make_tensors(torch: Any, case: Case) -> Tensors:
+def make_tensors(torch: Any, case: PoolCase) -> Tensors:
     problem = case.problem
-    layout = {"memory_format": memory_format(torch, case)}
-    dtype = getattr(torch, case.dtype)
-    generator = torch.Generator().manual_seed(0)
-    grad_output = torch.randn(problem.output_shape, generator=generator)
-    grad_input = torch.empty(problem.input_shape, dtype=dtype, **layout).zero_()
+    layout = pytorch.memory_format(torch, case.layout, problem.rank)
+    (grad_output,) = pytorch.random_tensors(torch, case.dtype, layout, problem.output_shape)
+    empty = {"dtype": grad_output.dtype, "memory_format": layout}
+    grad_input = torch.empty(problem.input_shape, **empty).zero_()
     needs_contiguous = problem.rank == 3 and not grad_input.is_contiguous()
     return Tensors(
-        grad_output=grad_output.to(dtype).contiguous(**layout),
+        grad_output=grad_output,
         grad_input=grad_input,
-        input=torch.empty(problem.input_shape, dtype=dtype, **layout),
+        input=torch.empty(problem.input_shape, **empty),
         pytorch_grad_input=grad_input.contiguous() if needs_contiguous else grad_input,
     )
 
 
-def memory_format(torch: Any, case: Case) -> Any:
-    if case.layout == "contiguous":
-        return torch.contiguous_format
-    return {2: torch.channels_last, 3: torch.channels_last_3d}[case.problem.rank]
-
-
-def ours(problem: Problem, tensors: Tensors) -> Call:
+def ours(problem: PoolProblem, tensors: Tensors) -> Call:
     operator = getattr(backops, f"{problem.operator}_backward")
     return partial(
         operator,
@@ -198,7 +140,7 @@ def memory_bound(tensors: Tensors, threads: int) -> Call:
     )
 
 
-def pytorchs(torch: Any, problem: Problem, tensors: Tensors) -> Call:
+def pytorchs(torch: Any, problem: PoolProblem, tensors: Tensors) -> Call:
     """PyTorch's backward with a preallocated output, by the operator its autograd would call."""
     aten = torch.ops.aten
     grad_output, input_ = tensors.grad_output, tensors.input
@@ -236,7 +178,7 @@ def _pytorch_axes(value: int, neutral: int, rank: int) -> list[int]:
     return [neutral, value] if rank == 1 else [value] * rank
 
 
-def why_not_timed(problem: Problem, pytorch_call: Call) -> str | None:
+def why_not_timed(problem: PoolProblem, pytorch_call: Call) -> str | None:
     if problem.pair is not None:
         return "not timed"
     try:
@@ -246,8 +188,8 @@ def why_not_timed(problem: Problem, pytorch_call: Call) -> str | None:
     return None
 
 
-def check_first_item(torch: Any, case: Case, our_call: Call, tensors: Tensors) -> None:
-    """Compares the first batch item with PyTorch in float32: a fast wrong answer is no result."""
+def check_first_item(torch: Any, case: PoolCase, our_call: Call, tensors: Tensors) -> None:
+    """Compares the first batch item with PyTorch in float32."""
     our_call()
     expected = torch.empty(case.problem.input_shape[1:]).unsqueeze(0)
     first = Tensors(
@@ -257,18 +199,10 @@ def check_first_item(torch: Any, case: Case, our_call: Call, tensors: Tensors) -
         pytorch_grad_input=expected,
     )
     pytorchs(torch, case.problem, first)()
-    info = torch.finfo(getattr(torch, case.dtype))
-    # PyTorch sums in float32, one window after another: its own error grows with the window.
-    float32_noise = 1e-5 * expected.abs().max().item()
-    subnormal_spacing = info.smallest_normal * info.eps
-    actual = tensors.grad_input[:1].float()
-    tolerance = {"rtol": 4 * info.eps, "atol": float32_noise + subnormal_spacing}
-    if not torch.allclose(actual, expected, **tolerance):
-        difference = (actual - expected).abs().max().item()
-        raise CommandError(f"{case.label}: differs from PyTorch by up to {difference:.3g}")
+    pytorch.check_close(torch, case.label, tensors.grad_input[:1], expected)
 
 
-def kernel_name(case: Case) -> str:
+def kernel_name(case: PoolCase) -> str:
     """Name of what runs for this case, as its plan tells it."""
     problem = case.problem
     make_plan: Callable[..., Any] = getattr(backops.plan, f"{problem.operator}_backward")

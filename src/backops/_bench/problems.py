@@ -1,20 +1,23 @@
-"""The pooling problems of pool.txt."""
+"""The problems of pool.txt and conv.txt."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
-from backops._bench import CommandError, case_lines
+from backops._bench import case_lines
 
 DTYPES = ("float32", "bfloat16", "float16")
+GRADIENTS = ("input", "weight", "bias")
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One line of a case file: a pooling problem without dtype and layout."""
+class PoolProblem:
+    """One line of pool.txt: a pooling problem without dtype and layout."""
 
     name: str
     operator: str
@@ -58,16 +61,15 @@ class Problem:
 
     @property
     def description(self) -> str:
-        shape = ",".join(map(str, self.input_shape))
         operator = self.operator.replace("avg_pool", "")
-        return f"{operator} ({shape}) {self.window}"
+        return f"{operator} {_format_shape(self.input_shape)} {self.window}"
 
 
 @dataclass(frozen=True)
-class Case:
+class PoolCase:
     """A problem in one dtype and layout: what one line of the report is about."""
 
-    problem: Problem
+    problem: PoolProblem
     dtype: str
     layout: str
 
@@ -76,11 +78,11 @@ class Case:
         return f"{self.problem.name} {self.problem.description} {self.dtype} {self.layout}"
 
 
-def parse_problem(line: str) -> Problem:
+def parse_pool_problem(line: str) -> PoolProblem:
     """Problem of one line of a case file; the format is at the top of pool.txt."""
     name, operator, shape, window, *options = line.split()
     pairs = [option.removeprefix("pair=") for option in options if option.startswith("pair=")]
-    return Problem(
+    return PoolProblem(
         name=name,
         operator=operator,
         input_shape=_sizes(shape),
@@ -90,33 +92,135 @@ def parse_problem(line: str) -> Problem:
     )
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in text.split("x"))
-
-
-def select_cases(dtypes: Sequence[str], text: str) -> list[Case]:
-    """All cases in these dtypes whose label has `text` in it; problems of a pair are neighbours."""
-    cases = [
-        Case(problem, dtype, layout)
-        for problems in _pairs_together(map(parse_problem, case_lines("pool.txt")))
+def pool_cases(dtypes: Sequence[str]) -> list[PoolCase]:
+    """All cases in these dtypes; problems of a pair are neighbours."""
+    return [
+        PoolCase(problem, dtype, layout)
+        for problems in _pairs_together(map(parse_pool_problem, case_lines("pool.txt")))
         for layout in ("contiguous", "channels_last")
         for dtype in dtypes
         for problem in problems
         if layout == "contiguous" or problem.channels_last
     ]
-    selected = [case for case in cases if text in case.label]
-    if not selected:
-        raise CommandError(f"no case has {text!r} in its name, problem, dtype or layout")
-    return selected
 
 
-def _pairs_together(problems: Iterable[Problem]) -> list[list[Problem]]:
+def _pairs_together(problems: Iterable[PoolProblem]) -> list[list[PoolProblem]]:
     return [list(group) for _, group in groupby(problems, key=lambda p: p.pair or p.name)]
 
 
-def measured_together(cases: Iterable[Case]) -> Iterator[list[Case]]:
-    def group_key(case: Case) -> tuple[str, str, str]:
+def measured_together(cases: Iterable[PoolCase]) -> Iterator[list[PoolCase]]:
+    def group_key(case: PoolCase) -> tuple[str, str, str]:
         return case.problem.pair or case.problem.name, case.dtype, case.layout
 
     for _, group in groupby(cases, key=group_key):
         yield list(group)
+
+
+@dataclass(frozen=True)
+class ConvProblem:
+    """One line of conv.txt: a convolution without dtype, layout and choice of gradients."""
+
+    name: str
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    parameters: str
+    channels_last: bool
+    single_gradients: bool
+
+    @property
+    def rank(self) -> int:
+        return len(self.weight_shape) - 2
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        match = re.fullmatch(r"s(\d+)p(\d+)(?:d(\d+))?(?:g(\d+))?", self.parameters)
+        if match is None:
+            raise ValueError(f"{self.name}: {self.parameters}, expected for example s1p1d2g32")
+        values = (int(digits) for digits in match.groups(default="1"))
+        return dict(zip(("stride", "padding", "dilation", "groups"), values, strict=True))
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        stride, padding, dilation, _ = self.keywords.values()
+        sizes = zip(self.input_shape[2:], self.weight_shape[2:], strict=True)
+        outputs = (
+            (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+            for size, kernel in sizes
+        )
+        return (self.input_shape[0], self.weight_shape[0], *outputs)
+
+    @property
+    def dense_3x3(self) -> bool:
+        """Whether this is a layer whose speed is held against that of a matrix product."""
+        return self.weight_shape[2:] == (3, 3) and min(self.weight_shape[:2]) >= 64
+
+    @property
+    def description(self) -> str:
+        shapes = f"{_format_shape(self.input_shape)} {_format_shape(self.weight_shape)}"
+        return f"{shapes} {self.parameters}"
+
+
+@dataclass(frozen=True)
+class ConvCase:
+    """A problem in one dtype and layout, for all gradients or one: a line of the report."""
+
+    problem: ConvProblem
+    dtype: str
+    layout: str
+    gradients: str
+
+    @property
+    def label(self) -> str:
+        name = f"{self.problem.name} {self.problem.description}"
+        return f"{name} {self.dtype} {self.layout} {self.gradients}"
+
+    @property
+    def output_mask(self) -> tuple[bool, ...]:
+        return tuple(self.gradients in ("all", gradient) for gradient in GRADIENTS)
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the definition, those with padding included."""
+        outputs = math.prod(self.problem.output_shape)
+        products = outputs * math.prod(self.problem.weight_shape[1:])
+        each = (2 * products, 2 * products, outputs)
+        return sum(flops for flops, asked in zip(each, self.output_mask, strict=True) if asked)
+
+
+def parse_conv_problem(line: str) -> ConvProblem:
+    """Problem of one line of conv.txt; the format is at the top of that file."""
+    name, input_shape, weight_shape, parameters, *options = line.split()
+    return ConvProblem(
+        name=name,
+        input_shape=_sizes(input_shape),
+        weight_shape=_sizes(weight_shape),
+        parameters=parameters,
+        channels_last="channels_last" in options,
+        single_gradients="single_gradients" in options,
+    )
+
+
+def conv_cases(dtypes: Sequence[str]) -> list[ConvCase]:
+    return [
+        ConvCase(problem, dtype, layout, gradients)
+        for problem in map(parse_conv_problem, case_lines("conv.txt"))
+        for layout, gradients in _conv_variants(problem)
+        for dtype in dtypes
+    ]
+
+
+def _conv_variants(problem: ConvProblem) -> list[tuple[str, str]]:
+    variants = [("contiguous", "all")]
+    if problem.channels_last:
+        variants.append(("channels_last", "all"))
+    if problem.single_gradients:
+        variants += [("contiguous", gradient) for gradient in GRADIENTS]
+    return variants
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split("x"))
+
+
+def _format_shape(shape: tuple[int, ...]) -> str:
+    return "({})".format(",".join(map(str, shape)))
