@@ -18,7 +18,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sysconfig.get_path("scripts"))
-PYTHON_TESTS = ["test_pool_values.py", "test_pool_layouts.py", "test_errors.py", "test_plans.py"]
+PYTHON_TESTS = [
+    "test_pool_values.py",
+    "test_pool_layouts.py",
+    "test_errors.py",
+    "test_plans.py",
+    "test_conv_layouts.py",
+]
 # PyTorch and JAX allocate in ways a preloaded sanitizer takes minutes to follow, and processes
 # started by a test would not be sanitized.
 WITHOUT = "not pytorch and not torch and not jax and not sparse and not device and not allocates"
@@ -51,6 +57,14 @@ def runtime_library(name: str) -> str:
     ).stdout.strip()
 
 
+def onednn_folder() -> str:
+    """Where pip put oneDNN's library; the sanitized package lies elsewhere than it expects."""
+    found = subprocess.run(
+        [sys.executable, ROOT / "cmake" / "find_onednn.py"], capture_output=True, text=True
+    ).stdout
+    return str(Path(found.strip().partition(";")[2]).parent)
+
+
 def install_package(folder: Path) -> Path:
     """The sanitized extension with the Python files of the work tree."""
     package = folder / "package"
@@ -74,12 +88,13 @@ def main() -> None:
         + [ROOT / "tests" / name for name in PYTHON_TESTS],
         PYTHONPATH=str(install_package(folder)),
         LD_PRELOAD=":".join(map(runtime_library, libraries)),
+        LD_LIBRARY_PATH=onednn_folder(),
         # CPython keeps memory until it exits; only the C++ tests look for leaks.
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
     )
 
     # One set of kernels will do, and shows that the core builds for other processors.
-    options = ("-DBACKOPS_PYTHON=OFF", "-DBACKOPS_X86=OFF")
+    options = ("-DBACKOPS_PYTHON=OFF", "-DBACKOPS_X86=OFF", "-DBACKOPS_ONEDNN=OFF")
     folder = build("thread", *options, targets=("threads_test",))
     run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-R", "threads"])
 

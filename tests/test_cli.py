@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,14 @@ import pytest
 import backops
 from backops.__main__ import main
 
-COMMANDS = [["bench"], ["bench", "pool"], ["info"], ["demo"]]
+COMMANDS = [
+    ["bench"],
+    ["bench", "pool"],
+    ["bench", "conv"],
+    ["bench", "all"],
+    ["info"],
+    ["demo"],
+]
 ONE_SHORT_TURN = ["--seconds", "0", "--repeats", "1"]
 
 
@@ -63,6 +69,35 @@ def test_bench_pool_prints_lines_and_writes_json(
     assert document["environment"]["backops"] == backops.__version__
 
 
+def test_bench_conv_prints_lines_and_writes_json(tmp_path: Path) -> None:
+    path = tmp_path / "conv.json"
+    arguments = ["bench", "conv", "--filter", "toy", "--json", str(path), *ONE_SHORT_TURN]
+    # A process of its own: what keeps PyTorch's bfloat16 alive comes before its first convolution.
+    done = subprocess.run(
+        [sys.executable, "-m", "backops", *arguments], capture_output=True, text=True, check=True
+    )
+    assert sum(line.startswith("toy ") for line in done.stdout.splitlines()) == 3
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert [result["dtype"] for result in document["results"]] == ["float32", "bfloat16", "float16"]
+    for result in document["results"]:
+        assert result["kernel"]
+        for figure in ("seconds", "ratio", "share_of_bound", "plan_seconds", "flops"):
+            assert result[figure] > 0
+
+
+def test_bench_all_measures_pooling_and_convolution(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "all.json"
+    arguments = ["--filter", "toy", "--dtype", "float32", "--json", str(path), *ONE_SHORT_TURN]
+    assert main(["bench", "all", *arguments]) == 0
+    assert capsys.readouterr().out.count("\nsummary ") == 2
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert ["gradients" in result for result in document["results"]] == [False, True]
+    figures = {row["figure"] for row in document["summary"]}
+    assert {"toy against PyTorch", "slowest plan creation, ms"} <= figures
+
+
 def test_bench_pool_restores_the_number_of_threads() -> None:
     before = backops.get_num_threads()
     arguments = ["--filter", "toy", "--dtype", "float32", "--threads", "1", *ONE_SHORT_TURN]
@@ -83,17 +118,19 @@ def test_bench_pool_catches_a_wrong_result(
     assert "differs from PyTorch" in capsys.readouterr().err
 
 
-def test_measurement_beside_a_busy_neighbour_is_repeated_and_marked(
-    monkeypatch: pytest.MonkeyPatch,
+def test_bench_conv_catches_a_wrong_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from backops._bench import timing
+    correct: Any = backops.conv_backward
 
-    preemptions = count(step=1_000_000)
-    monkeypatch.setattr(timing, "_preemptions", lambda: next(preemptions))
-    measurement = timing.fastest({"side": lambda: None}, timing.Budget(seconds=0.0, rounds=1))
-    assert measurement.disturbed
-    assert next(preemptions) == 2 * timing.MAX_ATTEMPTS * 1_000_000
-    assert 0 < measurement.seconds["side"] < 1
+    def swapped_taps(*arguments: Any, **keywords: Any) -> Any:
+        grad_input, grad_weight, grad_bias = correct(*arguments, **keywords)
+        return grad_input, grad_weight.flip(-1), grad_bias
+
+    monkeypatch.setattr(backops, "conv_backward", swapped_taps)
+    arguments = ["--filter", "toy", "--dtype", "float32", *ONE_SHORT_TURN]
+    assert main(["bench", "conv", *arguments]) == 1
+    assert "grad_weight: differs from PyTorch" in capsys.readouterr().err
 
 
 def test_demo_covers_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,6 +152,7 @@ def test_demo_covers_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "pool", "--seconds", "nan"], 2, "not a number of seconds"),
         (["bench", "pool", "--dtype", "int8"], 2, "int8"),
         (["bench", "pool", "--filter", "no such case"], 1, "no such case"),
+        (["bench", "all", "--filter", "no such case"], 1, "no such case"),
         (["bench", "pool", "--filter", "toy", "--json", "/no/such/folder/x"], 1, "No such file"),
     ],
 )

@@ -7,9 +7,8 @@ import support
 
 import backops
 
-OPERATORS = {
-    f"{kind}_pool{rank}d_backward" for kind in ("avg", "adaptive_avg") for rank in (1, 2, 3)
-}
+POOLS = {f"{kind}_pool{rank}d_backward" for kind in ("avg", "adaptive_avg") for rank in (1, 2, 3)}
+OPERATORS = POOLS | {"conv_backward"}
 ERRORS = {"Error", "DTypeError", "ShapeError", "ParamError", "LayoutError"}
 SETTINGS = {"set_num_threads", "get_num_threads", "set_deterministic"}
 
@@ -106,8 +105,30 @@ def test_public_modules_are_those_of_backops():
             assert value.__name__ == f"backops.{name}"
 
 
-def test_operators_have_the_documented_parameters():
-    for name in OPERATORS:
+CONV_PARAMETERS = {
+    "grad_output": inspect.Parameter.empty,
+    "input": inspect.Parameter.empty,
+    "weight": inspect.Parameter.empty,
+    "stride": 1,
+    "padding": 0,
+    "dilation": 1,
+    "groups": 1,
+    "output_mask": (True, True, True),
+    "precision": "keep",
+    "out": None,
+}
+
+
+def test_convolution_has_the_documented_parameters():
+    parameters = inspect.signature(backops.conv_backward).parameters
+    assert {p.name: p.default for p in parameters.values()} == CONV_PARAMETERS
+    assert list(parameters) == list(CONV_PARAMETERS)
+    named_only = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert named_only == list(CONV_PARAMETERS)[3:]
+
+
+def test_pooling_operators_have_the_documented_parameters():
+    for name in POOLS:
         wanted = ADAPTIVE_PARAMETERS if name.startswith("adaptive") else FIXED_PARAMETERS
         parameters = inspect.signature(getattr(backops, name)).parameters
         assert {p.name: p.default for p in parameters.values()} == wanted, name

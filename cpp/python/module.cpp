@@ -360,9 +360,9 @@ nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& res
   return result.finish();
 }
 
-void check_same_dtype(const ShapeOf& input, const TensorView& grad_output) {
-  if (input.dtype.empty() || input.dtype == name_of(grad_output.dtype)) return;
-  throw Error(ErrorKind::dtype, "{input}", input.dtype,
+void check_same_dtype(const ShapeOf& operand, const char* name, const TensorView& grad_output) {
+  if (operand.dtype.empty() || operand.dtype == name_of(grad_output.dtype)) return;
+  throw Error(ErrorKind::dtype, name, operand.dtype,
               std::string("expected ") + name_of(grad_output.dtype) + " like {grad_output}");
 }
 
@@ -374,7 +374,7 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
   try {
     const Array source = view_of(grad_output, "{grad_output}");
     const ShapeOf input_shape = shape_of(input, "{input}");
-    check_same_dtype(input_shape, source.view);
+    check_same_dtype(input_shape, "{input}", source.view);
     PoolProblem problem;
     problem.rank = rank;
     problem.dtype = source.view.dtype;
@@ -521,8 +521,11 @@ struct ConvArguments {
 
 // A sequence of exactly three.
 nb::object three_of(nb::handle value, const char* name, const char* what) {
-  const bool sequence = PyTuple_Check(value.ptr()) || PyList_Check(value.ptr());
-  if (sequence && nb::len(value) == 3) return nb::steal(PySequence_Tuple(value.ptr()));
+  if (PySequence_Check(value.ptr()) && !PyUnicode_Check(value.ptr())) {
+    nb::object items = nb::steal(PySequence_Tuple(value.ptr()));
+    if (items.is_valid() && PyTuple_GET_SIZE(items.ptr()) == 3) return items;
+    PyErr_Clear();
+  }
   throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
               std::string("expected a tuple of three ") + what);
 }
@@ -565,8 +568,7 @@ struct ConvOperand {
   const TensorView* view() const { return is_read ? &array.view : nullptr; }
 };
 
-ConvOperand read_operand(nb::handle value, const char* name, bool is_read,
-                         const TensorView& grad_output) {
+ConvOperand read_operand(nb::handle value, const char* name, bool is_read) {
   ConvOperand operand;
   operand.is_read = is_read;
   if (is_read) {
@@ -577,10 +579,6 @@ ConvOperand read_operand(nb::handle value, const char* name, bool is_read,
     operand.shape.dtype = name_of(view.dtype);
   } else {
     operand.shape = shape_of(value, name);
-  }
-  if (!operand.shape.dtype.empty() && operand.shape.dtype != name_of(grad_output.dtype)) {
-    throw Error(ErrorKind::dtype, name, operand.shape.dtype,
-                std::string("expected ") + name_of(grad_output.dtype) + " like {grad_output}");
   }
   return operand;
 }
@@ -681,8 +679,10 @@ nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle we
     ConvProblem problem;
     problem.dtype = source.view.dtype;
     set_mask(problem, output_mask);
-    const ConvOperand in = read_operand(input, "{input}", problem.wants_weight, source.view);
-    const ConvOperand kernel = read_operand(weight, "{weight}", problem.wants_input, source.view);
+    const ConvOperand in = read_operand(input, "{input}", problem.wants_weight);
+    const ConvOperand kernel = read_operand(weight, "{weight}", problem.wants_input);
+    check_same_dtype(in.shape, "{input}", source.view);
+    check_same_dtype(kernel.shape, "{weight}", source.view);
     set_shapes(problem, in.shape, kernel.shape);
     set_parameters(problem, {stride, padding, dilation, groups, output_mask, precision});
     ConvTensors tensors;
@@ -727,8 +727,8 @@ struct PythonConvPlan {
         check_size(memory, plan->workspace_bytes());
       }
       ConvOperand in, kernel;
-      if (problem.wants_weight) in = read_operand(input, "{input}", true, source.view);
-      if (problem.wants_input) kernel = read_operand(weight, "{weight}", true, source.view);
+      if (problem.wants_weight) in = read_operand(input, "{input}", true);
+      if (problem.wants_input) kernel = read_operand(weight, "{weight}", true);
       ConvTensors tensors;
       tensors.grad_output = &source.view;
       tensors.input = in.view();

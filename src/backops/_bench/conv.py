@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,69 +15,46 @@ from backops._bench.problems import GRADIENTS, ConvCase
 from backops._bench.report import SummaryRow, print_results
 from backops._bench.timing import Budget, Call, fastest
 
-# Rows and columns of the matrix product.
+# Rows and columns of the matrix product, and its operations.
 MATRIX_SIZE = 2048
+MATRIX_FLOPS = 2 * MATRIX_SIZE**3
 # float16 is computed in float32, and held against its rate.
-RATE_DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float32"}
+MATRIX_DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float32"}
 
 
 def run(
     torch: Any, cases: Sequence[ConvCase], threads: int, budget: Budget
 ) -> tuple[list[ConvResult], list[SummaryRow]]:
     """Measures the cases, printing each as it is done."""
-    rates = matrix_rates(torch, (RATE_DTYPES[case.dtype] for case in cases), budget)
-    measured = (measure(torch, case, threads, budget, rates) for case in cases)
+    measured = (measure(torch, case, threads, budget) for case in cases)
     results = print_results(COLUMNS, HEADER, measured)
     return results, summarize(results)
 
 
-def matrix_rates(torch: Any, dtypes: Iterable[str], budget: Budget) -> dict[str, float]:
-    """Operations per second of a large matrix product in each of these dtypes; prints them."""
-    rates = {dtype: matrix_rate(torch, dtype, budget) for dtype in dict.fromkeys(dtypes)}
-    shown = ", ".join(f"{dtype} {rate / 1e9:.1f}" for dtype, rate in rates.items())
-    print(f"matrix rate (torch.matmul of {MATRIX_SIZE}x{MATRIX_SIZE}), GFLOP/s: {shown}")
-    return rates
-
-
-def matrix_rate(torch: Any, dtype: str, budget: Budget) -> float:
-    shape = (MATRIX_SIZE, MATRIX_SIZE)
-    a, b, product = pytorch.random_tensors(
-        torch, dtype, torch.contiguous_format, shape, shape, shape
-    )
-    call = partial(torch.matmul, a, b, out=product)
-    return 2.0 * MATRIX_SIZE**3 / fastest({"matmul": call}, budget).seconds["matmul"]
-
-
-def measure(
-    torch: Any, case: ConvCase, threads: int, budget: Budget, rates: Mapping[str, float]
-) -> ConvResult:
-    problem = case.problem
+def measure(torch: Any, case: ConvCase, threads: int, budget: Budget) -> ConvResult:
     # Before anything else: oneDNN would serve a second creation from its own cache.
     plan, plan_seconds = make_plan(case)
-    tensors = pytorch.random_tensors(
-        torch,
-        case.dtype,
-        pytorch.memory_format(torch, case.layout, problem.rank),
-        problem.output_shape,
-        problem.input_shape,
-        problem.weight_shape,
-    )
+    tensors = make_tensors(torch, case)
     check_gradients(torch, case, tensors)
-    sides = {"ours": ours(case, tensors), "pytorch": pytorchs(torch, case, tensors)}
+    sides = {
+        "ours": ours(case, tensors),
+        "pytorch": pytorchs(torch, case, tensors),
+        "matrix": matrix_product(torch, MATRIX_DTYPES[case.dtype]),
+    }
     measurement = fastest(sides, budget)
     return ConvResult(
-        name=problem.name,
-        problem=problem.description,
+        name=case.problem.name,
+        problem=case.problem.description,
         dtype=case.dtype,
         layout=case.layout,
         gradients=case.gradients,
-        dense_3x3=problem.dense_3x3,
+        dense_3x3=case.problem.dense_3x3,
         threads=threads,
         kernel=plan.kernel,
         flops=case.flops,
         plan_seconds=plan_seconds,
         seconds=measurement.seconds["ours"],
-        bound_seconds=case.flops / rates[RATE_DTYPES[case.dtype]],
+        bound_seconds=measurement.seconds["matrix"] * case.flops / MATRIX_FLOPS,
         pytorch_seconds=measurement.seconds["pytorch"],
         disturbed=measurement.disturbed,
     )
@@ -95,6 +72,14 @@ def make_plan(case: ConvCase) -> tuple[Any, float]:
         dtype=case.dtype,
     )
     return plan, time.perf_counter() - start
+
+
+def make_tensors(torch: Any, case: ConvCase) -> list[Any]:
+    """`grad_output`, `input` and `weight`."""
+    problem = case.problem
+    layout = pytorch.memory_format(torch, case.layout, problem.rank)
+    shapes = (problem.output_shape, problem.input_shape, problem.weight_shape)
+    return pytorch.random_tensors(torch, case.dtype, layout, *shapes)
 
 
 def ours(case: ConvCase, tensors: Sequence[Any]) -> Call:
@@ -122,10 +107,17 @@ def pytorchs(torch: Any, case: ConvCase, tensors: Sequence[Any]) -> Call:
     )
 
 
+def matrix_product(torch: Any, dtype: str) -> Call:
+    shape = (MATRIX_SIZE, MATRIX_SIZE)
+    a, b, out = pytorch.random_tensors(torch, dtype, torch.contiguous_format, shape, shape, shape)
+    return partial(torch.matmul, a, b, out=out)
+
+
 def check_gradients(torch: Any, case: ConvCase, tensors: Sequence[Any]) -> None:
     in_float32 = [tensor.float().contiguous() for tensor in tensors]
     all_expected: Any = pytorchs(torch, case, in_float32)()
     all_actual: Any = ours(case, tensors)()
-    for name, actual, expected in zip(GRADIENTS, all_actual, all_expected, strict=True):
-        if expected is not None:
+    gradients = zip(GRADIENTS, case.output_mask, all_actual, all_expected, strict=True)
+    for name, asked, actual, expected in gradients:
+        if asked:
             pytorch.check_close(torch, f"{case.label}: grad_{name}", actual, expected)

@@ -28,7 +28,8 @@ DTYPE_CLASSES = (
     DtypeClass("float16", ("float16",), mean_target=8.0, worst_target=3.0, share_target=0.8),
 )
 
-COLUMNS = CASE_COLUMNS + "{gradients:<9} " + TIME_COLUMNS
+# The kernel comes last: it has as many names as there are gradients.
+COLUMNS = f"{CASE_COLUMNS} {{gradients:<9}} {{threads:>7}} {TIME_COLUMNS}  {{note:<9}} {{kernel}}"
 HEADER = format_header(COLUMNS, rate="GFLOP/s", share="matmul")
 
 

@@ -42,22 +42,31 @@ MAX_ULPS = 16.0
 COLUMNS = "{operator:<30} {shape:<19} {window:<8} {dtype:<9} {time:>10} {rate:>7} {ulps:>6}"
 
 
+# A layer of a ResNet: input, weight, padding.
+CONV_INPUT, CONV_WEIGHT, CONV_PADDING = (16, 64, 56, 56), (64, 64, 3, 3), 1
+
+
 @dataclass(frozen=True)
 class Row:
-    problem: PoolProblem
+    operator: str
+    shape: tuple[int, ...]
+    window: str
     dtype: str
     seconds: float
-    moved_bytes: int
+    rate: str
     ulps: float
+    max_ulps: float = MAX_ULPS
 
 
 def run(*, quick: bool) -> None:
     """Prints the table, row by row; raises CommandError if a result is far from the reference."""
     print(f"backops {backops.__version__}, {backops.get_num_threads()} threads")
-    print("time: fastest of several calls. GB/s: grad_output read plus grad_input written.")
-    print("ulps: largest error in units in the last place of the result's dtype, against")
-    print("backops.reference (float64) on the first, the middle and the last plane of each tensor;")
-    print("gradients are drawn from [0.5, 1.5).")
+    print("time: fastest of several calls. rate: GB/s of grad_output read plus grad_input written,")
+    print("or GFLOP/s (GF) of a convolution's gradients. ulps: largest error in units in the last")
+    print(
+        "place of the result's dtype, against backops.reference (float64) on a part of each result;"
+    )
+    print("values are drawn from [0.5, 1.5).")
     print()
     print(
         COLUMNS.format(
@@ -66,7 +75,7 @@ def run(*, quick: bool) -> None:
             window="window",
             dtype="dtype",
             time="time",
-            rate="GB/s",
+            rate="rate",
             ulps="ulps",
         )
     )
@@ -75,8 +84,8 @@ def run(*, quick: bool) -> None:
         print(format_row(row), flush=True)
         # A NaN error must not pass as a small one.
         worst = row.ulps if np.isnan(row.ulps) else max(worst, row.ulps)
-        if not worst <= MAX_ULPS:
-            raise CommandError(f"{row.problem.operator}_backward: {worst:g} ulps off the reference")
+        if not row.ulps <= row.max_ulps:
+            raise CommandError(f"{row.operator}: {row.ulps:g} ulps off the reference")
     print(f"\nlargest error: {worst:.2f} ulps")
 
 
@@ -85,6 +94,8 @@ def rows(*, quick: bool) -> Iterator[Row]:
     for problem in PROBLEMS:
         for dtype in DTYPES:
             yield measure(batch_of_one(problem) if quick else problem, dtype, budget)
+    for dtype in DTYPES:
+        yield measure_convolution(1 if quick else CONV_INPUT[0], dtype, budget)
 
 
 def batch_of_one(problem: PoolProblem) -> PoolProblem:
@@ -101,12 +112,58 @@ def measure(problem: PoolProblem, dtype: str, budget: Budget) -> Row:
         *problem.operator_arguments,
         out=grad_input,
     )
+    seconds = fastest({"ours": call}, budget).seconds["ours"]
     return Row(
-        problem=problem,
+        operator=f"{problem.operator}_backward",
+        shape=problem.input_shape,
+        window=problem.window,
         dtype=dtype,
-        seconds=fastest({"ours": call}, budget).seconds["ours"],
-        moved_bytes=grad_output.nbytes + grad_input.nbytes,
+        seconds=seconds,
+        rate=f"{(grad_output.nbytes + grad_input.nbytes) / seconds / 1e9:.1f}",
         ulps=largest_error_ulps(problem, grad_output, grad_input),
+    )
+
+
+def measure_convolution(batch: int, dtype: str, budget: Budget) -> Row:
+    input = random_gradient((batch, *CONV_INPUT[1:]), dtype)
+    weight = random_gradient(CONV_WEIGHT, dtype)
+    grad_output = random_gradient((batch, CONV_WEIGHT[0], *CONV_INPUT[2:]), dtype)
+    call = partial(backops.conv_backward, grad_output, input, weight, padding=CONV_PADDING)
+    seconds = fastest({"ours": call}, budget).seconds["ours"]
+    terms = grad_output.size // CONV_WEIGHT[0]
+    operations = 4 * terms * weight.size
+    return Row(
+        operator="conv_backward",
+        shape=input.shape,
+        window="64x3x3p1",
+        dtype=dtype,
+        seconds=seconds,
+        rate=f"{operations / seconds / 1e9:.0f} GF",
+        ulps=convolution_error_ulps(call(), grad_output, input, weight),
+        # A weight's gradient is a sum as long as this, in float32.
+        max_ulps=4 * terms**0.5,
+    )
+
+
+def convolution_error_ulps(
+    gradients: tuple[Any, Any, Any],
+    grad_output: NDArray[Any],
+    input: NDArray[Any],
+    weight: NDArray[Any],
+) -> float:
+    """Largest error of the first image's gradient and of the first output channel's weights."""
+    image, _, _ = backops.reference.conv_backward(
+        grad_output[:1], (1, *input.shape[1:]), weight,
+        padding=CONV_PADDING, output_mask=(True, False, False),
+    )  # fmt: skip
+    _, weights, bias = backops.reference.conv_backward(
+        grad_output[:, :1], input, (1, *weight.shape[1:]),
+        padding=CONV_PADDING, output_mask=(False, True, True),
+    )  # fmt: skip
+    pairs = zip(gradients, (image, weights, bias), strict=True)
+    return max(
+        float(np.max(np.abs(got[:1].astype(np.float64) - wanted) / ulp(wanted, got.dtype)))
+        for got, wanted in pairs
     )
 
 
@@ -145,13 +202,12 @@ def ulp(values: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64
 
 
 def format_row(row: Row) -> str:
-    problem = row.problem
     return COLUMNS.format(
-        operator=f"{problem.operator}_backward",
-        shape="({})".format(",".join(map(str, problem.input_shape))),
-        window=problem.window,
+        operator=row.operator,
+        shape="({})".format(",".join(map(str, row.shape))),
+        window=row.window,
         dtype=row.dtype,
         time=format_seconds(row.seconds),
-        rate=f"{row.moved_bytes / row.seconds / 1e9:.1f}",
+        rate=row.rate,
         ulps=f"{row.ulps:.2f}",
     )

@@ -36,7 +36,7 @@ DTYPE_CLASSES = (
     ),
 )
 
-COLUMNS = CASE_COLUMNS + TIME_COLUMNS
+COLUMNS = f"{CASE_COLUMNS} {{threads:>7}} {{kernel:<28}} {TIME_COLUMNS}  {{note}}"
 HEADER = format_header(COLUMNS, rate="GB/s", share="bound")
 
 

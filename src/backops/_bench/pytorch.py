@@ -67,7 +67,9 @@ def memory_format(torch: Any, layout: str, rank: int) -> Any:
     return {2: torch.channels_last, 3: torch.channels_last_3d}[rank]
 
 
-def random_tensors(torch: Any, dtype: str, memory_format: Any, *shapes: tuple[int, ...]) -> Any:
+def random_tensors(
+    torch: Any, dtype: str, memory_format: Any, *shapes: tuple[int, ...]
+) -> list[Any]:
     """Normal values; the same arguments give the same ones."""
     generator = torch.Generator().manual_seed(0)
     return [

@@ -48,11 +48,9 @@ class Result:
 
 AnyResult = TypeVar("AnyResult", bound=Result)
 
-# The columns of a line, before and after those of one benchmark only.
-CASE_COLUMNS = "{name:<20} {problem:<40} {dtype:<8} {layout:<13} "
-TIME_COLUMNS = (
-    "{threads:>7} {kernel:<28} {time:>10} {rate:>6} {share:>6} {pytorch:>14} {ratio:>7}  {note}"
-)
+# Columns that all benchmarks have; each adds its own around them.
+CASE_COLUMNS = "{name:<20} {problem:<40} {dtype:<8} {layout:<13}"
+TIME_COLUMNS = "{time:>10} {rate:>6} {share:>6} {pytorch:>14} {ratio:>7}"
 
 
 def format_header(columns: str, *, rate: str, share: str) -> str:

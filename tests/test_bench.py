@@ -1,0 +1,139 @@
+"""The benchmark's own parts: its cases, its clock, its summary, and how it survives PyTorch."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from typing import Any
+
+import pytest
+
+from backops._bench import conv_report, problems, pytorch, run, timing
+
+
+def test_measurement_beside_a_busy_neighbour_is_repeated_and_marked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    preemptions = count(step=1_000_000)
+    monkeypatch.setattr(timing, "_preemptions", lambda: next(preemptions))
+    measurement = timing.fastest({"side": lambda: None}, timing.Budget(seconds=0.0, rounds=1))
+    assert measurement.disturbed
+    assert next(preemptions) == 2 * timing.MAX_ATTEMPTS * 1_000_000
+    assert 0 < measurement.seconds["side"] < 1
+
+
+def test_long_call_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(timing, "LONG_CALL_SECONDS", 0.0)
+    sides = {"side": lambda: calls.append("side"), "other": lambda: calls.append("other")}
+    measurement = timing.fastest(sides, timing.Budget(seconds=0.0, rounds=3))
+    assert calls == ["side", "other"]
+    assert all(seconds > 0 for seconds in measurement.seconds.values())
+
+
+def test_filter_leaves_out_a_part_without_cases() -> None:
+    selected = run.select_cases(("pool", "conv"), ("float32",), "depthwise_3x3")
+    assert list(selected) == ["conv"]
+    assert [case.layout for case in selected["conv"]] == ["contiguous", "channels_last"]
+
+
+# Convolution
+
+
+def conv_case(text: str) -> problems.ConvCase:
+    return next(case for case in problems.conv_cases(["float32"]) if text in case.label)
+
+
+@pytest.mark.parametrize(
+    ("name", "output_shape"),
+    [
+        ("stem", (16, 64, 112, 112)),
+        ("dilated", (8, 64, 33, 33)),
+        ("video", (2, 64, 16, 56, 56)),
+        ("toy", (2, 8, 12)),
+    ],
+)
+def test_output_shape_of_a_convolution(name: str, output_shape: tuple[int, ...]) -> None:
+    assert conv_case(name).problem.output_shape == output_shape
+
+
+def test_operations_of_each_gradient_add_up() -> None:
+    outputs = 16 * 192 * 28 * 28
+    both = 2 * outputs * 7 * 7
+    each = {"input": both, "weight": both, "bias": outputs, "all": 2 * both + outputs}
+    for gradients, flops in each.items():
+        assert conv_case(f"s1p3g192 float32 contiguous {gradients}").flops == flops
+
+
+def test_layers_held_against_a_matrix_product() -> None:
+    cases = problems.conv_cases(["float32"])
+    dense = {case.problem.name for case in cases if case.problem.dense_3x3}
+    assert dense == {"basic_56", "strided_56", "basic_14", "basic_7", "dilated", "one_image"}
+
+
+def conv_result(**changes: Any) -> conv_report.ConvResult:
+    usual: dict[str, Any] = {
+        "name": "layer",
+        "problem": "",
+        "dtype": "float32",
+        "layout": "contiguous",
+        "gradients": "all",
+        "threads": 1,
+        "kernel": "",
+        "dense_3x3": False,
+        "flops": 1,
+        "plan_seconds": 0.002,
+        "seconds": 1.0,
+        "bound_seconds": 0.5,
+        "pytorch_seconds": 2.0,
+        "disturbed": False,
+    }
+    return conv_report.ConvResult(**(usual | changes))
+
+
+def test_summary_of_convolutions() -> None:
+    results = [
+        conv_result(pytorch_seconds=8.0, bound_seconds=0.1),
+        conv_result(name="dense", dense_3x3=True, plan_seconds=0.040),
+        conv_result(gradients="bias", dense_3x3=True, pytorch_seconds=0.9, bound_seconds=0.0),
+        conv_result(dtype="float16", pytorch_seconds=100.0),
+    ]
+    rows = [
+        (row.figure, row.dtypes, pytest.approx(row.value), row.reached, row.where)
+        for row in conv_report.summarize(results)
+    ]
+    mean, layer = "geometric mean against PyTorch", "worst layer against PyTorch"
+    alone = "worst single gradient against PyTorch"
+    share = "smallest share of matrix rate, 3x3, 64 channels"
+    half = "layer float16 contiguous all"
+    assert rows == [
+        (mean, "float32", 4.0, True, "2 cases"),
+        (layer, "float32", 2.0, True, "dense float32 contiguous all"),
+        (alone, "float32", 0.9, False, "layer float32 contiguous bias"),
+        (share, "float32", 0.5, False, "dense float32 contiguous all"),
+        (mean, "float16", 100.0, True, "1 cases"),
+        (layer, "float16", 100.0, True, half),
+        ("slowest plan creation, ms", "all", 40.0, False, "dense float32 contiguous all"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "setting"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "AVX512_CORE_FP16"),
+        ("raise SystemExit(1)", "ALL"),
+        ("", "ALL"),
+    ],
+    ids=["dies", "fails", "works"],
+)
+def test_onednn_is_limited_where_pytorch_dies(
+    program: str,
+    setting: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "ALL")
+    monkeypatch.setattr(pytorch, "BFLOAT16_CONVOLUTION", program)
+    pytorch.survive_bfloat16()
+    assert os.environ["ONEDNN_MAX_CPU_ISA"] == setting
+    assert capsys.readouterr().out.count("\n") == (setting != "ALL")
