@@ -292,8 +292,8 @@ PlanCache<PoolKey, PoolPlan>& plan_cache() {
   return cache;
 }
 
-// Each calling thread keeps the workspace of its last calls: for pooling at most 1 MB per worker, for
-// convolution up to this much. New memory would cost a page fault per 4 KB at every call.
+// Each calling thread keeps the workspace of its last calls: for pooling at most 1 MB per worker,
+// for convolution up to this much. New memory would cost a page fault per 4 KB at every call.
 constexpr std::size_t kMostKeptBytes = std::size_t{256} << 20;
 
 char* own_workspace(std::size_t bytes) {

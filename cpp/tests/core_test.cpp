@@ -556,9 +556,10 @@ void test_plan_refuses_tensors_that_do_not_fit() {
               "per element");
   wrong = input;
   wrong.data = memory.data() + 400;
-  CHECK_EQUAL(input_error(wrong),
-              "layout: grad_input is memory of another tensor, expected memory that grad_output does not "
-              "share");
+  CHECK_EQUAL(
+      input_error(wrong),
+      "layout: grad_input is memory of another tensor, expected memory that grad_output does not "
+      "share");
 }
 
 // ---- whole plans -------------------------------------------------------------------------------

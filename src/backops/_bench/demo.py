@@ -160,11 +160,12 @@ def convolution_error_ulps(
         grad_output[:, :1], input, (1, *weight.shape[1:]),
         padding=CONV_PADDING, output_mask=(False, True, True),
     )  # fmt: skip
-    pairs = zip(gradients, (image, weights, bias), strict=True)
-    return max(
-        float(np.max(np.abs(got[:1].astype(np.float64) - wanted) / ulp(wanted, got.dtype)))
-        for got, wanted in pairs
-    )
+    errors = [0.0]
+    for got, wanted in zip(gradients, (image, weights, bias), strict=True):
+        assert wanted is not None
+        error = np.abs(got[:1].astype(np.float64) - wanted) / ulp(wanted, got.dtype)
+        errors.append(float(np.max(error)))
+    return max(errors)
 
 
 def random_gradient(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
