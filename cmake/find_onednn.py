@@ -1,25 +1,26 @@
-"""Prints the include folder and the library of the installed oneDNN packages, separated by ';'."""
+"""Prints where the installed oneDNN packages have their headers, library and license texts: with ';'."""
 
 import importlib.metadata
 import sys
 from pathlib import Path
 
 
-def find(package: str, name: str) -> Path:
-    """The file `name` of an installed package."""
-    for file in importlib.metadata.files(package) or ():
-        if file.name == name and Path(str(file.locate())).is_file():
-            return Path(str(file.locate())).resolve()
-    raise FileNotFoundError(f"{package} has no {name}")
+def find(package: str, *names: str) -> list[Path]:
+    """The files of an installed package that have one of these names."""
+    files = [f for f in importlib.metadata.files(package) or () if f.name in names]
+    found = [Path(str(file.locate())).resolve() for file in files]
+    if not found:
+        raise FileNotFoundError(f"{package} has no {names[0]}")
+    return found
 
 
 if __name__ == "__main__":
     try:
-        # The first dnnl.hpp only leads to the one in oneapi/dnnl; both do.
-        headers = find("onednn-devel-cpu-gomp", "dnnl.hpp").parent
-        library = find("onednn-cpu-gomp", "libdnnl.so.3")
+        headers = find("onednn-devel-cpu-gomp", "dnnl.hpp")
+        library = find("onednn-cpu-gomp", "libdnnl.so.3")[0]
+        licenses = find("onednn-cpu-gomp", "LICENSE", "THIRD-PARTY-PROGRAMS")
     except (importlib.metadata.PackageNotFoundError, FileNotFoundError) as error:
         sys.exit(f"oneDNN: {error}")
-    if headers.name == "dnnl":
-        headers = headers.parents[1]
-    print(f"{headers};{library}")
+    # One dnnl.hpp only leads to the other, in oneapi/dnnl.
+    folder = min((header.parent for header in headers), key=lambda path: len(path.parts))
+    print(";".join(map(str, [folder, library, *licenses])))

@@ -1,9 +1,6 @@
-# oneDNN as its PyPI packages install it: headers and library beside each other under one prefix, which
-# Python knows. Without it, convolutions are computed by our own plain engine.
-
-# From backops/lib of an installed package to where pip puts libdnnl.so.3: the prefix's lib folder, or
-# that of a --target folder.
-set(BACKOPS_ONEDNN_RPATH "$ORIGIN/../../../..:$ORIGIN/../../lib")
+# oneDNN as its PyPI packages install it; Python knows where. Its library goes into our package, beside
+# libbackops: pip's --target leaves out the folder it comes in, and C programs know no virtual
+# environment. Without oneDNN, convolutions are computed by our own plain engine.
 
 if(BACKOPS_ONEDNN AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
@@ -17,9 +14,12 @@ if(BACKOPS_ONEDNN AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   endif()
   list(GET BACKOPS_ONEDNN_FOUND 0 BACKOPS_ONEDNN_INCLUDE)
   list(GET BACKOPS_ONEDNN_FOUND 1 BACKOPS_ONEDNN_LIBRARY)
+  list(SUBLIST BACKOPS_ONEDNN_FOUND 2 -1 BACKOPS_ONEDNN_LICENSES)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
   set_source_files_properties(cpp/ops/conv_onednn.cpp PROPERTIES
     COMPILE_OPTIONS "-isystem;${BACKOPS_ONEDNN_INCLUDE}"
     COMPILE_DEFINITIONS BACKOPS_ONEDNN)
   target_link_libraries(backops_core PUBLIC "${BACKOPS_ONEDNN_LIBRARY}" ${OpenMP_CXX_LIBRARIES})
+  install(PROGRAMS "${BACKOPS_ONEDNN_LIBRARY}" DESTINATION backops/lib RENAME libdnnl.so.3)
+  install(FILES ${BACKOPS_ONEDNN_LICENSES} DESTINATION backops/lib/onednn)
 endif()

@@ -57,14 +57,6 @@ def runtime_library(name: str) -> str:
     ).stdout.strip()
 
 
-def onednn_folder() -> str:
-    """Where pip put oneDNN's library; the sanitized package lies elsewhere than it expects."""
-    found = subprocess.run(
-        [sys.executable, ROOT / "cmake" / "find_onednn.py"], capture_output=True, text=True
-    ).stdout
-    return str(Path(found.strip().partition(";")[2]).parent)
-
-
 def install_package(folder: Path) -> Path:
     """The sanitized extension with the Python files of the work tree."""
     package = folder / "package"
@@ -88,7 +80,6 @@ def main() -> None:
         + [ROOT / "tests" / name for name in PYTHON_TESTS],
         PYTHONPATH=str(install_package(folder)),
         LD_PRELOAD=":".join(map(runtime_library, libraries)),
-        LD_LIBRARY_PATH=onednn_folder(),
         # CPython keeps memory until it exits; only the C++ tests look for leaks.
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
     )

@@ -350,7 +350,7 @@ def test_array_type_of_the_results_is_that_of_grad_output(kinds):
     assert_exact([np.asarray(result) for result in results], CASE, arrays)
 
 
-def test_outs_of_several_array_types():
+def test_outs_of_numpy_torch_and_dlpack():
     arrays = make_arrays(CASE, kind="integer")
     target, _, bias = empty_gradients(CASE, "float32")
     out = (target, torch.zeros(CASE.weight_shape), DLPackOnly(bias))
