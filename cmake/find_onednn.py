@@ -1,4 +1,4 @@
-"""Prints where the installed oneDNN packages have their headers, library and license texts: with ';'."""
+"""Prints the headers, library and license texts of the installed oneDNN, separated by ";"."""
 
 import importlib.metadata
 import sys
