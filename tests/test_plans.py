@@ -1,9 +1,6 @@
 """Plans: decided once, immutable, and running one with `out` and `workspace` allocates nothing."""
 
-import json
-import shutil
-import subprocess
-
+import allocations
 import numpy as np
 import pytest
 import support
@@ -272,81 +269,8 @@ def test_functions_survive_more_problems_than_their_cache_holds():
 
 # Allocation
 
-COUNTER = r"""
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-void *__libc_malloc(size_t);
-void *__libc_calloc(size_t, size_t);
-void *__libc_realloc(void *, size_t);
-void *__libc_memalign(size_t, size_t);
-
-static atomic_int armed;
-static pthread_t caller;
-static atomic_long calls, large_calls, other_thread_calls;
-
-/* Python's own small objects are at most 512 bytes. */
-static void count(size_t bytes) {
-  if (!armed) return;
-  calls++;
-  if (bytes > 512) large_calls++;
-  if (!pthread_equal(pthread_self(), caller)) other_thread_calls++;
-}
-void counter_arm(void) {
-  calls = large_calls = other_thread_calls = 0;
-  caller = pthread_self();
-  armed = 1;
-}
-void counter_disarm(void) { armed = 0; }
-long counter_calls(void) { return calls; }
-long counter_large_calls(void) { return large_calls; }
-long counter_other_thread_calls(void) { return other_thread_calls; }
-
-void *malloc(size_t n) { count(n); return __libc_malloc(n); }
-void *calloc(size_t n, size_t m) { count(n * m); return __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { count(n); return __libc_realloc(p, n); }
-void *memalign(size_t a, size_t n) { count(n); return __libc_memalign(a, n); }
-void *aligned_alloc(size_t a, size_t n) { count(n); return __libc_memalign(a, n); }
-int posix_memalign(void **p, size_t a, size_t n) {
-  count(n);
-  *p = __libc_memalign(a, n);
-  return *p ? 0 : 12;
-}
-void *mmap(void *p, size_t n, int prot, int flags, int fd, off_t offset) {
-  count(n);
-  return (void *)syscall(SYS_mmap, p, n, prot, flags, fd, offset);
-}
-"""
-
 COUNT_RUNS = """
-import ctypes, json
-import numpy as np
-import support
-import backops
-
-RUNS = 20
-counter = ctypes.CDLL(None)
-
-def count(function):
-    for _ in range(5):
-        function()
-    counter.counter_arm()
-    for _ in range(RUNS):
-        function()
-    counter.counter_disarm()
-    return {
-        "large": counter.counter_large_calls(),
-        "other_threads": counter.counter_other_thread_calls(),
-        "all": counter.counter_calls(),
-    }
-
 backops.set_num_threads(2)
-report = {}
 for problem in (
     "avg2d in=4x32x56x56 k=3 s=2 p=1",
     "avg2d in=2x64x28x28 k=2",
@@ -365,30 +289,15 @@ for problem in (
             run = lambda: plan(grad, out=out, workspace=workspace)
             report[f"{problem} {dtype} {layout}"] = count(run)
 report["control: without out"] = count(lambda: plan(grad, workspace=workspace))
-report["control: nothing"] = count(lambda: None)
-print(json.dumps(report))
 """
 
 
 def test_running_a_plan_with_out_and_workspace_allocates_nothing(tmp_path):
     # Python and the DLPack protocol make a few small objects per call; they are no memory of the
     # operator's. Threads other than the caller's run no Python, so they may allocate nothing.
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    assert compiler, "this test needs a C compiler"
-    source, library = tmp_path / "counter.c", tmp_path / "counter.so"
-    source.write_text(COUNTER)
-    subprocess.run(
-        [compiler, "-O1", "-shared", "-fPIC", "-pthread", str(source), "-o", str(library)],
-        check=True,
-    )
-    done = support.run_python(COUNT_RUNS, LD_PRELOAD=library, OMP_NUM_THREADS=1)
-    report = json.loads(done.stdout)
-    assert report.pop("control: without out")["large"] >= 20
-    assert report.pop("control: nothing") == {"large": 0, "other_threads": 0, "all": 0}
-    bad = {name: counts for name, counts in report.items() if counts["large"]}
-    assert not bad
-    bad = {name: counts for name, counts in report.items() if counts["other_threads"]}
-    assert not bad
+    report = allocations.count_allocations(COUNT_RUNS, tmp_path, large=512)
+    assert not {name: counts for name, counts in report.items() if counts["large"]}
+    assert not {name: counts for name, counts in report.items() if counts["other_threads"]}
 
 
 @pytest.mark.parametrize("name", ["grad_output", "out"])
