@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(ABC):
     """One measured case; `pytorch_seconds` is None where PyTorch was not timed."""
 
     name: str
@@ -26,9 +27,9 @@ class Result:
     disturbed: bool
 
     @property
+    @abstractmethod
     def rate(self) -> float:
         """Billions per second, of what the benchmark counts."""
-        raise NotImplementedError
 
     @property
     def share_of_bound(self) -> float:
