@@ -9,8 +9,8 @@
 namespace backops {
 namespace {
 
-void move_axis(StridedBlock& block, int axis, int last) {
-  for (int i = axis; i < last; ++i) {
+void move_axis_innermost(StridedBlock& block, int axis) {
+  for (int i = axis; i + 1 < kCopyDims; ++i) {
     std::swap(block.shape[i], block.shape[i + 1]);
     std::swap(block.target_stride_bytes[i], block.target_stride_bytes[i + 1]);
     std::swap(block.source_stride_bytes[i], block.source_stride_bytes[i + 1]);
@@ -158,10 +158,10 @@ void strided_copy(char* target, const char* source, StridedBlock block, int elem
   const int to = contiguous_axis(block, block.target_stride_bytes, element_bytes);
   const int from = contiguous_axis(block, block.source_stride_bytes, element_bytes);
   if (to >= 0 && from >= 0 && to != from) {  // to be transposed
-    move_axis(block, from, kCopyDims - 1);
-    move_axis(block, to > from ? to - 1 : to, kCopyDims - 1);
+    move_axis_innermost(block, from);
+    move_axis_innermost(block, to > from ? to - 1 : to);
   } else {
-    move_axis(block, smallest_stride_axis(block, by_target), kCopyDims - 1);
+    move_axis_innermost(block, smallest_stride_axis(block, by_target));
   }
   switch (element_bytes) {
     case 2: return copy_block<2>(target, source, block);

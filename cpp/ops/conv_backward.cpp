@@ -11,15 +11,10 @@
 namespace backops {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
 // Elements that one task copies.
 constexpr std::int64_t kCopyElements = 16384;
 // Fewer multiplications than this are done before another thread is awake.
 constexpr double kAloneWork = 200000;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 ConvShape shape_of(const ConvProblem& p, const std::int64_t* output_shape) {
   ConvShape s{};
@@ -75,7 +70,7 @@ struct ConvPlan::Impl {
   std::size_t grad_output_at, input_at, weight_at, grad_input_at, grad_weight_at, grad_bias_at;
   std::size_t engine_at, workers_at, worker_bytes, total_bytes;
 
-  std::size_t copy_bytes() const { return aligned(kDenseCopyBytes); }
+  std::size_t copy_bytes() const { return whole_lines(kDenseCopyBytes); }
   Operand activation(const TensorView* view, char* dense, bool reads) const;
   Operand weights(const TensorView* view, char* dense, bool reads) const;
   Operand bias(const TensorView* view, char* dense) const;
@@ -98,7 +93,7 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
   std::size_t at = 0;
   const auto place = [&](bool needed, std::int64_t elements) {
     const std::size_t here = at;
-    if (needed) at += aligned(static_cast<std::size_t>(elements) * sum);
+    if (needed) at += whole_lines(static_cast<std::size_t>(elements) * sum);
     return here;
   };
   const std::int64_t in_elements = shape.batch * shape.in_positions() * shape.channels;
@@ -109,9 +104,9 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
   grad_weight_at = place(shape.wants_weight, shape.weights());
   grad_bias_at = place(shape.wants_bias, shape.outputs);
   engine_at = at;
-  workers_at = engine_at + aligned(engine->engine_bytes());
-  worker_bytes = copy_bytes() + aligned(engine->worker_bytes());
-  total_bytes = workers_at + static_cast<std::size_t>(threads) * worker_bytes + kAlignment;
+  workers_at = engine_at + whole_lines(engine->engine_bytes());
+  worker_bytes = copy_bytes() + whole_lines(engine->worker_bytes());
+  total_bytes = workers_at + static_cast<std::size_t>(threads) * worker_bytes + kLineBytes;
 }
 
 // In place if the tensor is dense and of the type of the sums already.
@@ -185,7 +180,6 @@ const ConvProblem& ConvPlan::problem() const { return impl_->problem; }
 const std::int64_t* ConvPlan::output_shape() const { return impl_->output_shape; }
 const std::string& ConvPlan::kernel() const { return impl_->kernel; }
 std::size_t ConvPlan::workspace_bytes() const { return impl_->total_bytes; }
-std::size_t ConvPlan::table_bytes() const { return std::size_t{64} << 10; }
 
 namespace {
 
@@ -259,8 +253,8 @@ void for_copies(const Operand (&operands)[3], int threads, const Body& body) {
 bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noexcept {
   const Impl& p = *impl_;
   threads = std::min(threads, p.threads);
-  const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kAlignment;
-  char* const base = static_cast<char*>(workspace) + (kAlignment - misalignment) % kAlignment;
+  const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
+  char* const base = static_cast<char*>(workspace) + (kLineBytes - misalignment) % kLineBytes;
   ConvRun run{p,
               {p.activation(t.grad_output, base + p.grad_output_at, true),
                p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true),

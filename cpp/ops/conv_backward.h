@@ -58,7 +58,6 @@ class BACKOPS_API ConvPlan {
   const std::int64_t* output_shape() const;  // of grad_output; ndim as the problem's
   const std::string& kernel() const;         // what will run, for people
   std::size_t workspace_bytes() const;
-  std::size_t table_bytes() const;  // what the plan itself holds, estimated: primitives and code
 
   // Throw Error unless the tensors fit the problem: first what is read, then what is written.
   void check_inputs(const ConvTensors& tensors) const;
@@ -74,6 +73,9 @@ class BACKOPS_API ConvPlan {
  private:
   std::unique_ptr<const Impl> impl_;
 };
+
+// The number of spatial axes of a weight. Throws Error unless it is 1 to 3.
+BACKOPS_API int conv_rank(const std::int64_t* weight_shape, int ndim);
 
 // Throws Error unless the problem is legal, and gives the shape of grad_output.
 BACKOPS_API void check_conv_problem(const ConvProblem& problem,

@@ -11,6 +11,13 @@
 
 namespace backops {
 
+constexpr std::size_t kLineBytes = 64;
+
+// Buffers of a workspace start on cache lines.
+constexpr std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+}
+
 // A problem with all three spatial axes; those it does not have are of size 1.
 struct ConvShape {
   std::int64_t batch, channels, outputs, groups;

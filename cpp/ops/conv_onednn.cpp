@@ -31,14 +31,9 @@ namespace {
 using dnnl::memory;
 using Desc = memory::desc;
 
-constexpr std::size_t kAlignment = 64;
 // Parts of the batch where the same bits are wanted for any number of threads.
 constexpr std::int64_t kFixedCuts = 4;
 constexpr std::int64_t kSliceElements = 1 << 16;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // Primitives are made for, and run on, as many OpenMP threads as the calling thread may start.
 class OneThread {
@@ -215,13 +210,13 @@ class OnednnEngine : public ConvEngine {
   void place_memory() {
     const auto place = [this](std::size_t bytes) {
       const std::size_t here = memory_bytes_;
-      memory_bytes_ += aligned(bytes);
+      memory_bytes_ += whole_lines(bytes);
       return here;
     };
     data_weight_at_ = place(s_.wants_input ? data_weight_.get_size() : 0);
-    sum_weight_bytes_ = s_.wants_weight ? aligned(sum_weight_.get_size()) : 0;
+    sum_weight_bytes_ = s_.wants_weight ? whole_lines(sum_weight_.get_size()) : 0;
     sum_weight_at_ = place(sum_weight_bytes_ * static_cast<std::size_t>(cuts_));
-    bias_bytes_ = s_.wants_bias ? aligned(bias_.get_size()) : 0;
+    bias_bytes_ = s_.wants_bias ? whole_lines(bias_.get_size()) : 0;
     sum_bias_at_ = place(bias_bytes_ * static_cast<std::size_t>(cuts_));
   }
 

@@ -8,8 +8,6 @@
 namespace backops {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
-
 // Weights and their gradients are kept as (kernel position, output, channel of the group).
 template <class Sum>
 class PlainEngine : public ConvEngine {
@@ -58,8 +56,7 @@ class PlainEngine : public ConvEngine {
     return s_.wants_weight || s_.wants_bias ? (s_.outputs + slice_ - 1) / slice_ : 0;
   }
   std::size_t weight_bytes() const {
-    const std::size_t bytes = static_cast<std::size_t>(s_.weights()) * sizeof(Sum);
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return whole_lines(static_cast<std::size_t>(s_.weights()) * sizeof(Sum));
   }
   Sum* transposed_weight(const ConvBuffers& b) const { return reinterpret_cast<Sum*>(b.memory); }
   Sum* weight_sums(const ConvBuffers& b) const {

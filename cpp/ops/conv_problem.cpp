@@ -77,6 +77,14 @@ void check_grad_output(const ConvProblem& p, const std::int64_t* output_shape,
 
 }  // namespace
 
+int conv_rank(const std::int64_t* weight_shape, int ndim) {
+  if (ndim < 3 || ndim > 2 + kMaxConvRank) {
+    throw Error(ErrorKind::shape, "{weight}", shape_text(weight_shape, ndim),
+                "expected 3 to 5 axes");
+  }
+  return ndim - 2;
+}
+
 void check_conv_problem(const ConvProblem& p, std::int64_t output_shape[kMaxDims]) {
   check_axes(p);
   const bool batched = p.ndim == p.rank + 2;

@@ -260,26 +260,31 @@ class PlanCache {
     const auto found = places_.find(key);
     if (found == places_.end()) return nullptr;
     plans_.splice(plans_.begin(), plans_, found->second);
-    return found->second->second;
+    return found->second->plan;
   }
 
-  void add(const Key& key, const Plan& plan) {
-    if (plan->table_bytes() > kMostBytes) return;
+  // `bytes`: what the plan holds, as far as it grows with shapes.
+  void add(const Key& key, const Plan& plan, std::size_t bytes) {
+    if (bytes > kMostBytes) return;
     const std::lock_guard<std::mutex> lock(mutex_);
     if (places_.count(key) != 0) return;
-    plans_.emplace_front(key, plan);
+    plans_.push_front({key, plan, bytes});
     places_.emplace(key, plans_.begin());
-    bytes_ += plan->table_bytes();
+    bytes_ += bytes;
     while (plans_.size() > most_plans_ || bytes_ > kMostBytes) {
-      bytes_ -= plans_.back().second->table_bytes();
-      places_.erase(plans_.back().first);
+      bytes_ -= plans_.back().bytes;
+      places_.erase(plans_.back().key);
       plans_.pop_back();
     }
   }
 
  private:
   static constexpr std::size_t kMostBytes = std::size_t{16} << 20;
-  using Entry = std::pair<Key, Plan>;
+  struct Entry {
+    Key key;
+    Plan plan;
+    std::size_t bytes;
+  };
   const std::size_t most_plans_;
   std::mutex mutex_;
   std::list<Entry> plans_;  // the last one used first
@@ -388,7 +393,7 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     const Result result = make_result(out, grad_output, source, problem);
     if (!plan) {
       plan = std::make_shared<const PoolPlan>(problem);
-      plan_cache().add(key, plan);
+      plan_cache().add(key, plan, plan->table_bytes());
     }
     return run_plan(*plan, source, result, {}, g_threads);
   } catch (const Error& error) {
@@ -549,11 +554,7 @@ void set_parameters(ConvProblem& problem, const ConvArguments& a) {
 }
 
 void set_shapes(ConvProblem& problem, const ShapeOf& input, const ShapeOf& weight) {
-  if (weight.ndim < 3 || weight.ndim > 2 + kMaxConvRank) {
-    throw Error(ErrorKind::shape, "{weight}", shape_text(weight.shape, weight.ndim),
-                "expected 3 to 5 axes");
-  }
-  problem.rank = weight.ndim - 2;
+  problem.rank = conv_rank(weight.shape, weight.ndim);
   problem.ndim = input.ndim;
   std::copy(input.shape, input.shape + input.ndim, problem.input_shape);
   std::copy(weight.shape, weight.shape + weight.ndim, problem.weight_shape);
@@ -583,7 +584,8 @@ ConvOperand read_operand(nb::handle value, const char* name, bool is_read) {
   return operand;
 }
 
-using ConvKey = std::array<std::int64_t, 12 + 2 * kMaxDims + 3 * kMaxConvRank>;
+constexpr std::size_t kPlainConvFields = 10;
+using ConvKey = std::array<std::int64_t, kPlainConvFields + 2 * kMaxDims + 3 * kMaxConvRank>;
 
 ConvKey key_of(const ConvProblem& p, int threads, bool deterministic) {
   ConvKey key{};
@@ -697,7 +699,7 @@ nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle we
     std::shared_ptr<const ConvPlan> plan = conv_cache().find(key);
     if (!plan) {
       plan = std::make_shared<const ConvPlan>(problem, threads, deterministic);
-      conv_cache().add(key, plan);
+      conv_cache().add(key, plan, 0);
     }
     return run_conv(*plan, tensors, results, {}, threads);
   } catch (const Error& error) {

@@ -9,13 +9,11 @@ namespace {
 // The weight of a source row: its own, the same for all, or none.
 template <class V>
 struct OwnWeights {
-  using Weight = V;
   const typename V::Sum* weights;
   BACKOPS_INLINE V of(std::int64_t row) const { return V::fill(weights[row]); }
 };
 template <class V>
 struct OneWeight {
-  using Weight = V;
   V weight;
   BACKOPS_INLINE V of(std::int64_t) const { return weight; }
 };
@@ -106,17 +104,6 @@ struct Rows {
   }
 
   template <class To>
-  void sum_many(std::int64_t first, std::int64_t row_count, const To target) const {
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = load<V>(kind, row(first) + j, count) * weights.of(first);
-      for (std::int64_t r = first + 1; r < first + row_count; ++r) {
-        sum = sum + load<V>(kind, row(r) + j, count) * weights.of(r);
-      }
-      target.put(kind, finished(kind, sum, j, count), j, count);
-    });
-  }
-
-  template <class To>
   BACKOPS_INLINE void sum(const Stretch& all, To target, std::int64_t step_bytes) const {
     switch (all.length) {
       case 1: return sum_few<1>(all.first, all.runs, target, step_bytes);
@@ -125,11 +112,9 @@ struct Rows {
       case 4: return sum_few<4>(all.first, all.runs, target, step_bytes);
       case 5: return sum_few<5>(all.first, all.runs, target, step_bytes);
       case 6: return sum_few<6>(all.first, all.runs, target, step_bytes);
-      default: break;
+      default: break;  // runs of no row: longer ones are summed by blocks
     }
-    for (std::int64_t q = 0; q < all.runs; ++q, target.move(step_bytes)) {
-      all.length == 0 ? sum_none(target) : sum_many(all.first + q, all.length, target);
-    }
+    for (std::int64_t q = 0; q < all.runs; ++q, target.move(step_bytes)) sum_none(target);
   }
 };
 
