@@ -152,7 +152,7 @@ void check_pool_shapes(const PoolProblem& problem, const TensorView& grad_output
   check_against(problem, output_shape, grad_output);
 }
 
-void PoolPlan::check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const {
+void PoolPlan::check_grad_input(const TensorView& grad_input) const {
   const PoolProblem& p = impl_->problem;
   check_dtype("{grad_input}", grad_input.dtype, p.dtype, " like {grad_output}");
   if (grad_input.ndim != p.ndim ||
@@ -161,6 +161,10 @@ void PoolPlan::check_grad_input(const TensorView& grad_input, const TensorView& 
                 "expected the shape of {input}, " + shape_text(p.input_shape, p.ndim));
   }
   check_no_overlap_within("{grad_input}", grad_input);
+}
+
+void PoolPlan::check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const {
+  check_grad_input(grad_input);
   check_apart("{grad_input}", grad_input, "{grad_output}", grad_output);
 }
 

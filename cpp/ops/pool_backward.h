@@ -53,6 +53,8 @@ class BACKOPS_API PoolPlan {
 
   // Throw Error unless the tensor fits the problem. `grad_input` is the tensor to be written.
   void check_grad_output(const TensorView& grad_output) const;
+  // The first form is for those who know no data yet, and cannot tell whether memory is shared.
+  void check_grad_input(const TensorView& grad_input) const;
   void check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const;
 
   void check_workspace(const void* workspace, std::size_t bytes, const TensorView& grad_output,
