@@ -760,6 +760,30 @@ PythonConvPlan plan_conv(nb::handle input_shape, nb::handle weight_shape, nb::ha
   }
 }
 
+// ---- addresses, for the C interfaces -----------------------------------------------------------
+
+std::uintptr_t address_of_memory(nb::handle object, const char* argument, std::size_t bytes) {
+  const Memory memory = memory_of(object, argument);
+  if (memory.bytes < bytes) {
+    throw Error(ErrorKind::param, argument, "memory of " + std::to_string(memory.bytes) + " bytes",
+                "expected at least " + std::to_string(bytes));
+  }
+  return reinterpret_cast<std::uintptr_t>(memory.data);
+}
+
+// Of a tensor's first element. Arrays of dtypes that no operator has are just memory.
+std::uintptr_t address_of_tensor(nb::handle object, const char* argument, bool writes) {
+  try {
+    const Array array = view_of(object, argument);
+    if (writes) check_writable(array, argument);
+    if (writes) mark_written(object, array);
+    return reinterpret_cast<std::uintptr_t>(array.view.data);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::dtype) throw;
+    return address_of_memory(object, argument, 0);
+  }
+}
+
 // ---- the memory bound, for the benchmark -------------------------------------------------------
 
 struct FillAndCopy {
@@ -814,6 +838,8 @@ NB_MODULE(_native, m) {
   m.def("get_num_threads", [] { return g_threads.load(); });
   m.def("set_deterministic", set_deterministic, "flag"_a.none());
   m.def("fill_and_copy", fill_and_copy);
+  m.def("address_of_memory", address_of_memory, "object"_a.none(), "argument"_a, "bytes"_a);
+  m.def("address_of_tensor", address_of_tensor, "object"_a.none(), "argument"_a, "writes"_a);
   m.def("avg_pool_backward", avg_pool_backward, "function"_a, "rank"_a, "grad_output"_a.none(),
         "input"_a.none(), "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(),
         "ceil_mode"_a.none(), "count_include_pad"_a.none(), "divisor_override"_a.none(),

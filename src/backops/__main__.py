@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -88,6 +89,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--quick", action="store_true", help="batches of one, timed once")
     finish(demo, run_demo)
+
+    env = commands.add_parser(
+        "env",
+        help="print shell lines that set up builds against the C libraries",
+        description="Prints the shell lines with which C programs find headers and libraries.",
+        epilog='example: eval "$(backops env infini)"',
+    )
+    env.add_argument("interface", choices=("infini",), help="infini: InfiniOp and InfiniRT")
+    finish(env, run_env)
     return parser
 
 
@@ -196,6 +206,14 @@ def run_demo(options: argparse.Namespace) -> None:
     from backops._bench import demo
 
     demo.run(quick=options.quick)
+
+
+def run_env(_options: argparse.Namespace) -> None:
+    from backops import infiniop
+
+    folder = shlex.quote(str(infiniop.root()))
+    print(f"export INFINI_ROOT={folder}")
+    print('export LD_LIBRARY_PATH="$INFINI_ROOT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"')
 
 
 def run_info(_options: argparse.Namespace) -> None:

@@ -1,0 +1,564 @@
+"""InfiniOp's AvgPoolBackward and ConvBackward, and InfiniRT's runtime, under their own names.
+
+Every documented C function is here with its parameters in the documented order. An out-pointer
+becomes a return value: values first, the status last; a value is None where there was an error.
+
+>>> import numpy as np
+>>> from backops import infiniop
+>>> handle, status = infiniop.infiniopCreateHandle()
+>>> x = np.zeros((1, 1, 4), np.float32)
+>>> grad_output = np.array([[[2.0, 6.0]]], np.float32)
+>>> small, status = infiniop.infiniopCreateTensorDescriptor(3, (1, 1, 2), None, infiniop.DType.F32)
+>>> large, status = infiniop.infiniopCreateTensorDescriptor(3, (1, 1, 4), None, infiniop.DType.F32)
+>>> desc, status = infiniop.infiniopCreateAvgPoolBackwardDescriptor(
+...     handle, large, small, large, [2], None, None, False
+... )
+>>> size, status = infiniop.infiniopGetAvgPoolBackwardWorkspaceSize(desc)
+>>> workspace, grad_input = np.empty(size, np.uint8), np.empty_like(x)
+>>> infiniop.infiniopAvgPoolBackward(desc, workspace, size, grad_input, grad_output, x, None)
+<Status.SUCCESS: 0>
+>>> grad_input[0, 0]
+array([1., 1., 3., 3.], dtype=float32)
+
+The libraries are those that C programs link against, in the folder that :func:`root` returns.
+Where a document asks for a pointer, an int address or an array (NumPy, PyTorch, JAX, DLPack) is
+taken; None is NULL. Parameters such as ``kernel_size`` are sequences of ints. Handles, descriptors,
+streams and events are plain ints.
+
+As in C, memory must be as large as its descriptor says, and must live until the work on it is done:
+with a stream, until that is synchronised.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from backops import _native
+from backops.errors import ParamError
+
+Address: TypeAlias = int | None
+Tensor: TypeAlias = Any  # an array, an address or None
+Axes: TypeAlias = Sequence[int] | int | None  # an int is an address
+
+
+class Status(IntEnum):
+    """What every function returns last; as INFINI_STATUS_BAD_PARAM too, and so on."""
+
+    SUCCESS = 0
+    INTERNAL_ERROR = 1
+    NOT_IMPLEMENTED = 2
+    BAD_PARAM = 3
+    NULL_POINTER = 4
+    DEVICE_TYPE_NOT_SUPPORTED = 5
+    DEVICE_NOT_FOUND = 6
+    DEVICE_NOT_INITIALIZED = 7
+    DEVICE_ARCHITECTURE_NOT_SUPPORTED = 8
+    BAD_TENSOR_DTYPE = 10
+    BAD_TENSOR_SHAPE = 11
+    BAD_TENSOR_STRIDES = 12
+    INSUFFICIENT_WORKSPACE = 13
+
+
+class Device(IntEnum):
+    """Kinds of devices; as INFINI_DEVICE_CPU too, and so on."""
+
+    CPU = 0
+    NVIDIA = 1
+    CAMBRICON = 2
+    ASCEND = 3
+    METAX = 4
+    MOORE = 5
+    ILUVATAR = 6
+    KUNLUN = 7
+    HYGON = 8
+    QY = 9
+    ALI = 10
+
+
+class DType(IntEnum):
+    """Element types; as INFINI_DTYPE_F32 too, and so on."""
+
+    INVALID = 0
+    BYTE = 1
+    BOOL = 2
+    I8 = 3
+    I16 = 4
+    I32 = 5
+    I64 = 6
+    U8 = 7
+    U16 = 8
+    U32 = 9
+    U64 = 10
+    F8 = 11
+    F16 = 12
+    F32 = 13
+    F64 = 14
+    C16 = 15
+    C32 = 16
+    C64 = 17
+    C128 = 18
+    BF16 = 19
+
+
+class MemcpyKind(IntEnum):
+    """Directions of a copy; as INFINIRT_MEMCPY_H2D too, and so on."""
+
+    H2H = 0
+    H2D = 1
+    D2H = 2
+    D2D = 3
+
+
+class EventStatus(IntEnum):
+    """What infinirtEventQuery tells; as INFINIRT_EVENT_COMPLETE too, and so on."""
+
+    COMPLETE = 0
+    NOT_READY = 1
+
+
+class EventFlags(IntEnum):
+    """For infinirtEventCreateWithFlags; as INFINIRT_EVENT_DISABLE_TIMING too, and so on."""
+
+    DEFAULT = 0
+    DISABLE_TIMING = 1
+    BLOCKING_SYNC = 2
+
+
+_DOCUMENTED_NAMES = {
+    f"{prefix}_{member.name}": member
+    for prefix, kind in (
+        ("INFINI_STATUS", Status),
+        ("INFINI_DEVICE", Device),
+        ("INFINI_DTYPE", DType),
+        ("INFINIRT_MEMCPY", MemcpyKind),
+        ("INFINIRT_EVENT", EventStatus),
+        ("INFINIRT_EVENT", EventFlags),
+    )
+    for member in kind
+}
+# The number of device types, which is none itself.
+INFINI_DEVICE_TYPE_COUNT = len(Device)
+
+
+def __getattr__(name: str) -> IntEnum:
+    try:
+        return _DOCUMENTED_NAMES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def root() -> Path:
+    """The folder with ``include`` and ``lib`` that C programs build against: INFINI_ROOT.
+
+    >>> from backops import infiniop
+    >>> (infiniop.root() / "include" / "infiniop.h").exists()
+    True
+    """
+    return Path(__file__).absolute().parent / "infini"
+
+
+_pointer = ctypes.c_void_p
+_size = ctypes.c_size_t
+_int = ctypes.c_int
+
+_infinirt = ctypes.CDLL(str(root() / "lib" / "libinfinirt.so"))
+_infiniop = ctypes.CDLL(str(root() / "lib" / "libinfiniop.so"))
+
+
+def _declare(library: ctypes.CDLL, name: str, *parameters: Any) -> Callable[..., Status]:
+    function = getattr(library, name)
+    function.argtypes = parameters
+    function.restype = Status
+    declared: Callable[..., Status] = function
+    return declared
+
+
+_Value = TypeVar("_Value")
+
+
+def _with_value(
+    status: Status, value: Any, kind: Callable[[Any], _Value]
+) -> tuple[_Value | None, Status]:
+    """What an out-pointer received, if anything, and the status."""
+    return (kind(value.value) if status == Status.SUCCESS else None), status
+
+
+def _created(function: Callable[..., Status], *arguments: Any) -> tuple[Address, Status]:
+    """Calls a function whose first parameter is the out-pointer."""
+    created = _pointer()
+    return _with_value(function(ctypes.byref(created), *arguments), created, int)
+
+
+def _memory(value: Tensor, name: str, size: int) -> Address:
+    """The address of `size` writable bytes."""
+    if value is None or isinstance(value, int):
+        return value
+    return _native.address_of_memory(value, name, size)
+
+
+def _input(value: Tensor, name: str) -> Address:
+    if value is None or isinstance(value, int):
+        return value
+    return _native.address_of_tensor(value, name, False)
+
+
+def _output(value: Tensor, name: str) -> Address:
+    if value is None or isinstance(value, int):
+        return value
+    return _native.address_of_tensor(value, name, True)
+
+
+# As many as libinfiniop takes. Beyond a sequence that is too short it finds what it refuses.
+_MOST_AXES = 64
+
+
+def _int64s(values: Axes, beyond: int) -> Any:
+    """An array for C, or the address as it is."""
+    if values is None or isinstance(values, int):
+        return values
+    numbers = [int(value) for value in values]
+    return (ctypes.c_int64 * max(_MOST_AXES, len(numbers)))(
+        *numbers, *[beyond] * (_MOST_AXES - len(numbers))
+    )
+
+
+# ---- infinirt ------------------------------------------------------------------------------------
+
+_init = _declare(_infinirt, "infinirtInit")
+_get_all_device_count = _declare(_infinirt, "infinirtGetAllDeviceCount", _pointer)
+_get_device_count = _declare(_infinirt, "infinirtGetDeviceCount", _int, _pointer)
+_set_device = _declare(_infinirt, "infinirtSetDevice", _int, _int)
+_get_device = _declare(_infinirt, "infinirtGetDevice", _pointer, _pointer)
+_device_synchronize = _declare(_infinirt, "infinirtDeviceSynchronize")
+# While the arrays that operators may still write to are there.
+atexit.register(_device_synchronize)
+_stream_create = _declare(_infinirt, "infinirtStreamCreate", _pointer)
+_stream_destroy = _declare(_infinirt, "infinirtStreamDestroy", _pointer)
+_stream_synchronize = _declare(_infinirt, "infinirtStreamSynchronize", _pointer)
+_stream_wait_event = _declare(_infinirt, "infinirtStreamWaitEvent", _pointer, _pointer)
+_event_create = _declare(_infinirt, "infinirtEventCreate", _pointer)
+_event_create_with_flags = _declare(
+    _infinirt, "infinirtEventCreateWithFlags", _pointer, ctypes.c_uint32
+)
+_event_record = _declare(_infinirt, "infinirtEventRecord", _pointer, _pointer)
+_event_query = _declare(_infinirt, "infinirtEventQuery", _pointer, _pointer)
+_event_synchronize = _declare(_infinirt, "infinirtEventSynchronize", _pointer)
+_event_destroy = _declare(_infinirt, "infinirtEventDestroy", _pointer)
+_event_elapsed_time = _declare(_infinirt, "infinirtEventElapsedTime", _pointer, _pointer, _pointer)
+_malloc = _declare(_infinirt, "infinirtMalloc", _pointer, _size)
+_malloc_host = _declare(_infinirt, "infinirtMallocHost", _pointer, _size)
+_free = _declare(_infinirt, "infinirtFree", _pointer)
+_free_host = _declare(_infinirt, "infinirtFreeHost", _pointer)
+_memcpy = _declare(_infinirt, "infinirtMemcpy", _pointer, _pointer, _size, _int)
+_memcpy_async = _declare(
+    _infinirt, "infinirtMemcpyAsync", _pointer, _pointer, _size, _int, _pointer
+)
+_malloc_async = _declare(_infinirt, "infinirtMallocAsync", _pointer, _size, _pointer)
+_free_async = _declare(_infinirt, "infinirtFreeAsync", _pointer, _pointer)
+_memset = _declare(_infinirt, "infinirtMemset", _pointer, _int, _size)
+_memset_async = _declare(_infinirt, "infinirtMemsetAsync", _pointer, _int, _size, _pointer)
+
+
+def infinirtInit() -> Status:
+    return _init()
+
+
+def infinirtGetAllDeviceCount() -> tuple[list[int] | None, Status]:
+    """One count for each of :class:`Device`."""
+    counts = (_int * INFINI_DEVICE_TYPE_COUNT)()
+    status = _get_all_device_count(counts)
+    return (list(counts) if status == Status.SUCCESS else None), status
+
+
+def infinirtGetDeviceCount(device: int) -> tuple[int | None, Status]:
+    count = _int()
+    return _with_value(_get_device_count(device, ctypes.byref(count)), count, int)
+
+
+def infinirtSetDevice(device: int, device_id: int) -> Status:
+    return _set_device(device, device_id)
+
+
+def infinirtGetDevice() -> tuple[Device | None, int | None, Status]:
+    device, device_id = _int(), _int()
+    status = _get_device(ctypes.byref(device), ctypes.byref(device_id))
+    return (*_with_value(status, device, Device)[:1], *_with_value(status, device_id, int))
+
+
+def infinirtDeviceSynchronize() -> Status:
+    return _device_synchronize()
+
+
+def infinirtStreamCreate() -> tuple[Address, Status]:
+    return _created(_stream_create)
+
+
+def infinirtStreamDestroy(stream: Address) -> Status:
+    return _stream_destroy(stream)
+
+
+def infinirtStreamSynchronize(stream: Address) -> Status:
+    return _stream_synchronize(stream)
+
+
+def infinirtStreamWaitEvent(stream: Address, event: Address) -> Status:
+    return _stream_wait_event(stream, event)
+
+
+def infinirtEventCreate() -> tuple[Address, Status]:
+    return _created(_event_create)
+
+
+def infinirtEventCreateWithFlags(flags: int) -> tuple[Address, Status]:
+    return _created(_event_create_with_flags, flags)
+
+
+def infinirtEventRecord(event: Address, stream: Address) -> Status:
+    return _event_record(event, stream)
+
+
+def infinirtEventQuery(event: Address) -> tuple[EventStatus | None, Status]:
+    event_status = _int()
+    return _with_value(_event_query(event, ctypes.byref(event_status)), event_status, EventStatus)
+
+
+def infinirtEventSynchronize(event: Address) -> Status:
+    return _event_synchronize(event)
+
+
+def infinirtEventDestroy(event: Address) -> Status:
+    return _event_destroy(event)
+
+
+def infinirtEventElapsedTime(start: Address, end: Address) -> tuple[float | None, Status]:
+    """Milliseconds from one recorded event to another."""
+    milliseconds = ctypes.c_float()
+    status = _event_elapsed_time(ctypes.byref(milliseconds), start, end)
+    return _with_value(status, milliseconds, float)
+
+
+def infinirtMalloc(size: int) -> tuple[Address, Status]:
+    return _created(_malloc, size)
+
+
+def infinirtMallocHost(size: int) -> tuple[Address, Status]:
+    return _created(_malloc_host, size)
+
+
+def infinirtFree(ptr: Address) -> Status:
+    return _free(ptr)
+
+
+def infinirtFreeHost(ptr: Address) -> Status:
+    return _free_host(ptr)
+
+
+def infinirtMemcpy(dst: Tensor, src: Tensor, size: int, kind: int) -> Status:
+    return _memcpy(_memory(dst, "dst", size), _input(src, "src"), size, kind)
+
+
+def infinirtMemcpyAsync(dst: Tensor, src: Tensor, size: int, kind: int, stream: Address) -> Status:
+    return _memcpy_async(_memory(dst, "dst", size), _input(src, "src"), size, kind, stream)
+
+
+def infinirtMallocAsync(size: int, stream: Address) -> tuple[Address, Status]:
+    return _created(_malloc_async, size, stream)
+
+
+def infinirtFreeAsync(ptr: Address, stream: Address) -> Status:
+    return _free_async(ptr, stream)
+
+
+def infinirtMemset(ptr: Tensor, value: int, count: int) -> Status:
+    return _memset(_memory(ptr, "ptr", count), value, count)
+
+
+def infinirtMemsetAsync(ptr: Tensor, value: int, count: int, stream: Address) -> Status:
+    return _memset_async(_memory(ptr, "ptr", count), value, count, stream)
+
+
+# ---- infiniop ------------------------------------------------------------------------------------
+
+_create_handle = _declare(_infiniop, "infiniopCreateHandle", _pointer)
+_destroy_handle = _declare(_infiniop, "infiniopDestroyHandle", _pointer)
+_create_tensor = _declare(
+    _infiniop, "infiniopCreateTensorDescriptor", _pointer, _size, _pointer, _pointer, _int
+)
+_destroy_tensor = _declare(_infiniop, "infiniopDestroyTensorDescriptor", _pointer)
+_create_pool = _declare(
+    _infiniop, "infiniopCreateAvgPoolBackwardDescriptor", *[_pointer] * 8, ctypes.c_bool
+)
+_get_pool_workspace_size = _declare(
+    _infiniop, "infiniopGetAvgPoolBackwardWorkspaceSize", _pointer, _pointer
+)
+_pool = _declare(_infiniop, "infiniopAvgPoolBackward", _pointer, _pointer, _size, *[_pointer] * 4)
+_destroy_pool = _declare(_infiniop, "infiniopDestroyAvgPoolBackwardDescriptor", _pointer)
+_create_conv = _declare(_infiniop, "infiniopCreateConvBackwardDescriptor", *[_pointer] * 9, _size)
+_get_conv_workspace_size = _declare(
+    _infiniop, "infiniopGetConvBackwardWorkspaceSize", _pointer, _pointer
+)
+_conv = _declare(_infiniop, "infiniopConvBackward", _pointer, _pointer, _size, *[_pointer] * 7)
+_destroy_conv = _declare(_infiniop, "infiniopDestroyConvBackwardDescriptor", _pointer)
+
+
+def infiniopCreateHandle() -> tuple[Address, Status]:
+    """A handle for the device that infinirtSetDevice chose in this thread."""
+    return _created(_create_handle)
+
+
+def infiniopDestroyHandle(handle: Address) -> Status:
+    return _destroy_handle(handle)
+
+
+def infiniopCreateTensorDescriptor(
+    ndim: int, shape: Axes, strides: Axes, dtype: int
+) -> tuple[Address, Status]:
+    """Describes a tensor; strides count elements, None means contiguous.
+
+    Raises :class:`backops.ParamError` where there are not as many strides as sizes.
+    """
+    if isinstance(shape, Sequence) and isinstance(strides, Sequence) and len(shape) != len(strides):
+        raise ParamError(
+            f"infiniopCreateTensorDescriptor: strides are {tuple(strides)}, expected one for each "
+            f"of shape {tuple(shape)}"
+        )
+    return _created(_create_tensor, ndim, _int64s(shape, 0), _int64s(strides, 0), dtype)
+
+
+def infiniopDestroyTensorDescriptor(desc: Address) -> Status:
+    return _destroy_tensor(desc)
+
+
+def infiniopCreateAvgPoolBackwardDescriptor(
+    handle: Address,
+    grad_input_desc: Address,
+    grad_output_desc: Address,
+    input_desc: Address,
+    kernel_size: Axes,
+    strides: Axes,
+    pads: Axes,
+    ceil_mode: bool,
+) -> tuple[Address, Status]:
+    """An operator that needs none of the tensor descriptors any more.
+
+    ``strides`` may be None (``kernel_size``), and so may ``pads`` (0). A sequence shorter than the
+    number of spatial axes is BAD_PARAM.
+    """
+    desc = _pointer()
+    status = _create_pool(
+        handle,
+        ctypes.byref(desc),
+        grad_input_desc,
+        grad_output_desc,
+        input_desc,
+        _int64s(kernel_size, -1),
+        _int64s(strides, -1),
+        _int64s(pads, -1),
+        ceil_mode,
+    )
+    return _with_value(status, desc, int)
+
+
+def infiniopGetAvgPoolBackwardWorkspaceSize(desc: Address) -> tuple[int | None, Status]:
+    """Bytes."""
+    size = _size()
+    return _with_value(_get_pool_workspace_size(desc, ctypes.byref(size)), size, int)
+
+
+def infiniopAvgPoolBackward(
+    desc: Address,
+    workspace: Tensor,
+    workspace_size: int,
+    grad_input: Tensor,
+    grad_output: Tensor,
+    input: Tensor,
+    stream: Address,
+) -> Status:
+    """Writes ``grad_input``: at once without a stream, else when its turn comes."""
+    return _pool(
+        desc,
+        _memory(workspace, "workspace", workspace_size),
+        workspace_size,
+        _output(grad_input, "grad_input"),
+        _input(grad_output, "grad_output"),
+        _input(input, "input"),
+        stream,
+    )
+
+
+def infiniopDestroyAvgPoolBackwardDescriptor(desc: Address) -> Status:
+    return _destroy_pool(desc)
+
+
+def infiniopCreateConvBackwardDescriptor(
+    handle: Address,
+    grad_output_desc: Address,
+    input_desc: Address,
+    weight_desc: Address,
+    bias_desc: Address,
+    pads: Axes,
+    strides: Axes,
+    dilations: Axes,
+    n: int,
+) -> tuple[Address, Status]:
+    """An operator that needs none of the tensor descriptors any more; ``n`` is the groups.
+
+    ``bias_desc`` may be None (no bias), and so may ``pads`` (0), ``strides`` (1) and ``dilations``
+    (1). A sequence shorter than the number of spatial axes is BAD_PARAM.
+    """
+    desc = _pointer()
+    status = _create_conv(
+        handle,
+        ctypes.byref(desc),
+        grad_output_desc,
+        input_desc,
+        weight_desc,
+        bias_desc,
+        _int64s(pads, -1),
+        _int64s(strides, -1),
+        _int64s(dilations, -1),
+        n,
+    )
+    return _with_value(status, desc, int)
+
+
+def infiniopGetConvBackwardWorkspaceSize(desc: Address) -> tuple[int | None, Status]:
+    """Bytes."""
+    size = _size()
+    return _with_value(_get_conv_workspace_size(desc, ctypes.byref(size)), size, int)
+
+
+def infiniopConvBackward(
+    desc: Address,
+    workspace: Tensor,
+    workspace_size: int,
+    grad_input: Tensor,
+    grad_weight: Tensor,
+    grad_bias: Tensor,
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    stream: Address,
+) -> Status:
+    """Writes the three gradients: at once without a stream, else when their turn comes."""
+    return _conv(
+        desc,
+        _memory(workspace, "workspace", workspace_size),
+        workspace_size,
+        _output(grad_input, "grad_input"),
+        _output(grad_weight, "grad_weight"),
+        _output(grad_bias, "grad_bias"),
+        _input(grad_output, "grad_output"),
+        _input(input, "input"),
+        _input(weight, "weight"),
+        stream,
+    )
+
+
+def infiniopDestroyConvBackwardDescriptor(desc: Address) -> Status:
+    return _destroy_conv(desc)
