@@ -16,7 +16,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 SOURCES := CMakeLists.txt pyproject.toml \
   $(shell find cmake cpp src -type f -not -path '*/__pycache__/*' 2>/dev/null)
-CPP_FILES := $(shell find cpp -name '*.h' -o -name '*.cpp' -o -name '*.inc')
+CPP_FILES := $(shell find cpp examples tests/c -name '*.h' -o -name '*.cpp' -o -name '*.inc' \
+  -o -name '*.c')
 
 .PHONY: demo test bench fuzz format lint types unit sanitize slow clean
 
@@ -51,7 +52,7 @@ lint: $(VENV)/test-tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP_FILES)
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src cpp tests
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src cpp tests examples
 
 types: $(VENV)/test-tools
 	$(BIN)/mypy
@@ -59,8 +60,8 @@ types: $(VENV)/test-tools
 unit: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
-# The core and the extension with address and undefined-behaviour sanitizers, under the C++ tests and
-# the same Python cases; the thread pool under the thread sanitizer.
+# The core, the C libraries and the extension with address and undefined-behaviour sanitizers, under
+# the C++ tests, the C programs and the same Python cases; threads under the thread sanitizer.
 sanitize: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
 

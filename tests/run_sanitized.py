@@ -2,8 +2,8 @@
 
     python tests/run_sanitized.py [--jobs N]
 
-Address and undefined behaviour: all C++ tests, then the Python cases on the sanitized extension.
-Threads: the C++ test of the thread pool.
+Address and undefined behaviour: all C++ tests, the C programs, then the Python cases on the
+sanitized extension. Threads: the C++ tests of the thread pool and of queues.
 """
 
 from __future__ import annotations
@@ -14,14 +14,23 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
+
+import c_programs
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sysconfig.get_path("scripts"))
 PYTHON_TESTS = ["test_pool_values.py", "test_pool_layouts.py", "test_errors.py", "test_plans.py"]
+PYTHON_TESTS += ["test_infiniop_errors.py", "test_infiniop_runtime.py"]
+# With their arguments.
+C_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c_programs.EXAMPLES}
+C_PROGRAMS[ROOT / "tests" / "c" / "error_table.c"] = []
+C_PROGRAMS[ROOT / "tests" / "c" / "lifecycle.c"] = [200, 20]
 # PyTorch and JAX allocate in ways a preloaded sanitizer takes minutes to follow, and processes
 # started by a test would not be sanitized.
 WITHOUT = "not pytorch and not torch and not jax and not sparse and not device and not allocates"
+WITHOUT += " and not next_synchronisation"
 
 
 def build(sanitizers: str, *options: str, targets: tuple[str, ...] = ()) -> Path:
@@ -60,6 +69,14 @@ def install_package(folder: Path) -> Path:
     return package
 
 
+def run_c_programs(infini_root: Path, sanitizers: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for source, arguments in C_PROGRAMS.items():
+            options = (f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g")
+            program = c_programs.build_c(source, Path(folder), infini_root, *options)
+            run([program, *arguments], quiet=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -67,12 +84,14 @@ def main() -> None:
 
     folder = build("address,undefined", f"-DPython_EXECUTABLE={sys.executable}")
     run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-j", jobs])
+    package = install_package(folder)
+    run_c_programs(package / "backops" / "infini", "address,undefined")
     # libstdc++ too: the sanitizer looks for its exception functions when it is loaded.
     libraries = ["libasan.so", "libubsan.so", "libstdc++.so"]
     run(
         [sys.executable, "-m", "pytest", "-q", "-n", jobs, "-k", WITHOUT]
         + [ROOT / "tests" / name for name in PYTHON_TESTS],
-        PYTHONPATH=str(install_package(folder)),
+        PYTHONPATH=str(package),
         LD_PRELOAD=":".join(map(runtime_library, libraries)),
         # CPython keeps memory until it exits; only the C++ tests look for leaks.
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
@@ -80,8 +99,8 @@ def main() -> None:
 
     # One set of kernels will do, and shows that the core builds for other processors.
     options = ("-DBACKOPS_PYTHON=OFF", "-DBACKOPS_X86=OFF", "-DBACKOPS_ONEDNN=OFF")
-    folder = build("thread", *options, targets=("threads_test",))
-    run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-R", "threads"])
+    folder = build("thread", *options, targets=("threads_test", "runtime_test"))
+    run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-R", "threads|runtime"])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ COMMANDS = [
     ["bench", "all"],
     ["info"],
     ["demo"],
+    ["env"],
 ]
 ONE_SHORT_TURN = ["--seconds", "0", "--repeats", "1"]
 
@@ -148,6 +149,8 @@ def test_demo_covers_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
         ([], 2, "required"),
         (["bench"], 2, "required"),
         (["nonsense"], 2, "nonsense"),
+        (["env"], 2, "required"),
+        (["env", "nonsense"], 2, "nonsense"),
         (["bench", "pool", "--threads", "0"], 2, "not a positive integer"),
         (["bench", "pool", "--seconds", "nan"], 2, "not a number of seconds"),
         (["bench", "pool", "--dtype", "int8"], 2, "int8"),

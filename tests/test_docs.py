@@ -14,7 +14,9 @@ def python_blocks():
     return re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["backops", "backops.reference", "backops.plan"])
+@pytest.mark.parametrize(
+    "name", ["backops", "backops.reference", "backops.plan", "backops.infiniop"]
+)
 def test_examples_of_docstrings_run(name):
     module = importlib.import_module(name)
     # The package re-exports functions of private modules: their examples are found by name.

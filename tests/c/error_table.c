@@ -1,0 +1,143 @@
+/* The documented table of errors, row by row, from C: for valgrind and sanitizers, which see what
+ * is leaked or read beyond its end on the way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "problems.h"
+
+static infiniopHandle_t handle;
+static struct InfiniopDescriptor untouched;
+
+#define POOL_REFUSES(change, expected)                     \
+  do {                                                     \
+    PoolProblem p = legal_pool();                          \
+    infiniopAvgPoolBackwardDescriptor_t desc = &untouched; \
+    change;                                                \
+    CHECK_STATUS(create_pool(handle, p, &desc), expected); \
+    CHECK(desc == &untouched);                             \
+  } while (0)
+#define CONV_REFUSES(change, expected)                     \
+  do {                                                     \
+    ConvProblem p = legal_conv();                          \
+    infiniopConvBackwardDescriptor_t desc = &untouched;    \
+    change;                                                \
+    CHECK_STATUS(create_conv(handle, p, &desc), expected); \
+    CHECK(desc == &untouched);                             \
+  } while (0)
+
+static void set_overlapping(Tensor* tensor) {
+  tensor->has_strides = 1;
+  memset(tensor->strides, 0, sizeof tensor->strides);
+}
+
+static void create_rows(void) {
+  POOL_REFUSES(p.grad_input.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  POOL_REFUSES(p.grad_output.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  POOL_REFUSES(p.input.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  POOL_REFUSES(p.has_no_kernel = 1, INFINI_STATUS_BAD_PARAM);
+  POOL_REFUSES(p.input.dtype = INFINI_DTYPE_F16, INFINI_STATUS_BAD_TENSOR_DTYPE);
+  POOL_REFUSES(p.grad_output.dtype = INFINI_DTYPE_F64, INFINI_STATUS_BAD_TENSOR_DTYPE);
+  POOL_REFUSES(p.grad_input.dtype = 99, INFINI_STATUS_BAD_TENSOR_DTYPE);
+  POOL_REFUSES(p.input.ndim = 2, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  POOL_REFUSES(p.grad_output.shape[3] = 5, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  POOL_REFUSES(p.grad_input.shape[0] = 0, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  POOL_REFUSES(p.input.shape[1] = (size_t)-1, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  POOL_REFUSES(p.kernel[1] = 0, INFINI_STATUS_BAD_PARAM);
+  POOL_REFUSES(p.strides[0] = 0, INFINI_STATUS_BAD_PARAM);
+  POOL_REFUSES(p.pads[0] = 2, INFINI_STATUS_BAD_PARAM);
+  POOL_REFUSES(set_overlapping(&p.grad_input), INFINI_STATUS_BAD_TENSOR_STRIDES);
+
+  CONV_REFUSES(p.grad_output.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  CONV_REFUSES(p.input.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  CONV_REFUSES(p.weight.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  CONV_REFUSES(p.bias.dtype = INFINI_DTYPE_BF16, INFINI_STATUS_BAD_TENSOR_DTYPE);
+  CONV_REFUSES(p.weight.dtype = INFINI_DTYPE_I32, INFINI_STATUS_BAD_TENSOR_DTYPE);
+  CONV_REFUSES(p.weight.ndim = 6, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  CONV_REFUSES(p.grad_output.shape[0] = 3, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  CONV_REFUSES(p.input.shape[2] = 0, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  CONV_REFUSES(p.bias.shape[0] = 5, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  CONV_REFUSES(p.input.shape[0] = (size_t)1 << 62, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  CONV_REFUSES(p.strides[0] = 0, INFINI_STATUS_BAD_PARAM);
+  CONV_REFUSES(p.strides[1] = -1, INFINI_STATUS_BAD_PARAM);
+  CONV_REFUSES(p.dilations[1] = 0, INFINI_STATUS_BAD_PARAM);
+  CONV_REFUSES(p.groups = 0, INFINI_STATUS_BAD_PARAM);
+  CONV_REFUSES(set_overlapping(&p.input), INFINI_STATUS_BAD_TENSOR_STRIDES);
+  CONV_REFUSES(set_overlapping(&p.weight), INFINI_STATUS_BAD_TENSOR_STRIDES);
+  CONV_REFUSES(set_overlapping(&p.bias), INFINI_STATUS_BAD_TENSOR_STRIDES);
+
+  handle->device = INFINI_DEVICE_ASCEND;
+  POOL_REFUSES((void)0, INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
+  CONV_REFUSES((void)0, INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
+  handle->device = INFINI_DEVICE_CPU;
+}
+
+static void pool_compute_rows(void) {
+  static float grad_input[2 * 3 * 8 * 8], grad_output[2 * 3 * 4 * 4], input[2 * 3 * 8 * 8];
+  infiniopAvgPoolBackwardDescriptor_t desc;
+  size_t size = 0;
+  CHECK_SUCCESS(create_pool(handle, legal_pool(), &desc));
+  CHECK_SUCCESS(infiniopGetAvgPoolBackwardWorkspaceSize(desc, &size));
+  void* const space = malloc(size);
+#define COMPUTE(desc, space, size, x, y, z) \
+  infiniopAvgPoolBackward(desc, space, size, x, y, z, NULL)
+  CHECK_SUCCESS(COMPUTE(desc, space, size, grad_input, grad_output, input));
+  CHECK_STATUS(COMPUTE(NULL, space, size, grad_input, grad_output, input), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(COMPUTE(desc, NULL, size, grad_input, grad_output, input), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(COMPUTE(desc, space, size, NULL, grad_output, input), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(COMPUTE(desc, space, size, grad_input, NULL, input), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(COMPUTE(desc, space, size, grad_input, grad_output, NULL), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(COMPUTE(desc, space, size - 1, grad_input, grad_output, input),
+               INFINI_STATUS_BAD_PARAM);
+  desc->device = INFINI_DEVICE_ALI;
+  CHECK_STATUS(COMPUTE(desc, space, size, grad_input, grad_output, input),
+               INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
+  CHECK_STATUS(infiniopDestroyAvgPoolBackwardDescriptor(desc),
+               INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
+  desc->device = INFINI_DEVICE_CPU;
+#undef COMPUTE
+  free(space);
+  CHECK_SUCCESS(infiniopDestroyAvgPoolBackwardDescriptor(desc));
+}
+
+static void conv_compute_rows(void) {
+  static float grad_input[2 * 4 * 8 * 8], grad_weight[6 * 2 * 3 * 3], grad_bias[6];
+  static float grad_output[2 * 6 * 4 * 4], input[2 * 4 * 8 * 8], weight[6 * 2 * 3 * 3];
+  void* pointers[6] = {grad_input, grad_weight, grad_bias, grad_output, input, weight};
+  infiniopConvBackwardDescriptor_t desc;
+  size_t size = 0;
+  CHECK_SUCCESS(create_conv(handle, legal_conv(), &desc));
+  CHECK_SUCCESS(infiniopGetConvBackwardWorkspaceSize(desc, &size));
+  void* const space = malloc(size);
+#define COMPUTE(desc, space, size)                                                            \
+  infiniopConvBackward(desc, space, size, pointers[0], pointers[1], pointers[2], pointers[3], \
+                       pointers[4], pointers[5], NULL)
+  CHECK_SUCCESS(COMPUTE(desc, space, size));
+  CHECK_STATUS(COMPUTE(NULL, space, size), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(COMPUTE(desc, NULL, size), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(COMPUTE(desc, space, size - 1), INFINI_STATUS_INSUFFICIENT_WORKSPACE);
+  for (int i = 0; i < 6; ++i) {
+    void* const pointer = pointers[i];
+    pointers[i] = NULL;
+    CHECK_STATUS(COMPUTE(desc, space, size), INFINI_STATUS_BAD_PARAM);
+    pointers[i] = pointer;
+  }
+  desc->device = INFINI_DEVICE_NVIDIA;
+  CHECK_STATUS(COMPUTE(desc, space, size), INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
+  desc->device = INFINI_DEVICE_CPU;
+#undef COMPUTE
+  free(space);
+  CHECK_SUCCESS(infiniopDestroyConvBackwardDescriptor(desc));
+}
+
+int main(void) {
+  CHECK_SUCCESS(infinirtSetDevice(INFINI_DEVICE_CPU, 0));
+  CHECK_STATUS(infiniopCreateHandle(NULL), INFINI_STATUS_NULL_POINTER);
+  CHECK_SUCCESS(infiniopCreateHandle(&handle));
+  create_rows();
+  pool_compute_rows();
+  conv_compute_rows();
+  CHECK_SUCCESS(infiniopDestroyHandle(handle));
+  printf("%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}

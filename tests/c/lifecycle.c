@@ -1,0 +1,78 @@
+/* Creates, computes and destroys as often as it is told, and prints how much memory it had after
+ * the first tenth and at the end.
+ *
+ *   lifecycle POOLS CONVOLUTIONS */
+#include <stdlib.h>
+
+#include "check.h"
+#include "problems.h"
+
+static infiniopHandle_t handle;
+static infinirtStream_t stream;
+
+static void pool_life(void) {
+  static float grad_input[2 * 3 * 8 * 8], grad_output[2 * 3 * 4 * 4], input[2 * 3 * 8 * 8];
+  infiniopAvgPoolBackwardDescriptor_t desc, none = NULL;
+  infinirtEvent_t event;
+  size_t size;
+  void* space;
+  PoolProblem wrong = legal_pool();
+  wrong.kernel[0] = 0;
+  CHECK_STATUS(create_pool(handle, wrong, &none), INFINI_STATUS_BAD_PARAM);
+  CHECK_SUCCESS(create_pool(handle, legal_pool(), &desc));
+  CHECK_SUCCESS(infiniopGetAvgPoolBackwardWorkspaceSize(desc, &size));
+  CHECK_SUCCESS(infinirtMallocAsync(&space, size, stream));
+  CHECK_SUCCESS(infinirtEventCreate(&event));
+  CHECK_SUCCESS(infiniopAvgPoolBackward(desc, space, size, grad_input, grad_output, input, stream));
+  CHECK_SUCCESS(infinirtEventRecord(event, stream));
+  CHECK_SUCCESS(infinirtFreeAsync(space, stream));
+  CHECK_SUCCESS(infiniopDestroyAvgPoolBackwardDescriptor(desc)); /* while it is queued */
+  CHECK_SUCCESS(infinirtStreamSynchronize(stream));
+  CHECK_SUCCESS(infinirtEventDestroy(event));
+}
+
+static void conv_life(void) {
+  static float grad_input[2 * 4 * 8 * 8], grad_weight[6 * 2 * 3 * 3], grad_bias[6];
+  static float grad_output[2 * 6 * 4 * 4], input[2 * 4 * 8 * 8], weight[6 * 2 * 3 * 3];
+  infiniopConvBackwardDescriptor_t desc;
+  infinirtStream_t own;
+  size_t size;
+  void* space;
+  CHECK_SUCCESS(create_conv(handle, legal_conv(), &desc));
+  CHECK_SUCCESS(infiniopGetConvBackwardWorkspaceSize(desc, &size));
+  CHECK_SUCCESS(infinirtMalloc(&space, size));
+  CHECK_SUCCESS(infinirtStreamCreate(&own));
+  CHECK_SUCCESS(infiniopConvBackward(desc, space, size, grad_input, grad_weight, grad_bias,
+                                     grad_output, input, weight, own));
+  CHECK_SUCCESS(infiniopDestroyConvBackwardDescriptor(desc));
+  CHECK_SUCCESS(infinirtStreamDestroy(own));
+  CHECK_SUCCESS(infinirtFree(space));
+}
+
+static long resident_kilobytes(void) {
+  long pages = 0;
+  FILE* const file = fopen("/proc/self/statm", "r");
+  if (file == NULL || fscanf(file, "%*s %ld", &pages) != 1) exit(2);
+  fclose(file);
+  return pages * 4;
+}
+
+static void repeat(const char* name, void (*life)(void), long times) {
+  long early = 0;
+  for (long i = 0; i < times; ++i) {
+    if (i == times / 10) early = resident_kilobytes();
+    life();
+  }
+  printf("%s %ld %ld %ld\n", name, times, early, resident_kilobytes());
+}
+
+int main(int count, char** arguments) {
+  if (count != 3) return 2;
+  CHECK_SUCCESS(infiniopCreateHandle(&handle));
+  CHECK_SUCCESS(infinirtStreamCreate(&stream));
+  repeat("pool", pool_life, atol(arguments[1]));
+  repeat("conv", conv_life, atol(arguments[2]));
+  CHECK_SUCCESS(infinirtStreamDestroy(stream));
+  CHECK_SUCCESS(infiniopDestroyHandle(handle));
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,319 @@
+"""`backops.infiniop`: the documented names from Python, on arrays of every framework."""
+
+import inspect
+import re
+
+import conv_support
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import support
+import torch
+from infini_support import SIGNATURES
+from test_arrays import DLPackOnly, to_torch
+
+import backops
+from backops import infiniop
+from backops.infiniop import Device, DType, MemcpyKind, Status
+
+FUNCTIONS = [name for names in SIGNATURES.values() for name in names]
+
+
+def describe(shape, strides=None, dtype=DType.F32):
+    desc, status = infiniop.infiniopCreateTensorDescriptor(len(shape), shape, strides, dtype)
+    assert status == Status.SUCCESS
+    return desc
+
+
+@pytest.fixture(scope="module")
+def handle():
+    made, status = infiniop.infiniopCreateHandle()
+    assert status is Status.SUCCESS
+    yield made
+    assert infiniop.infiniopDestroyHandle(made) == Status.SUCCESS
+
+
+@pytest.fixture
+def pool(handle):
+    """An operator from (1, 1, 2) to (1, 1, 4), and the size of its workspace."""
+    large, small = describe((1, 1, 4)), describe((1, 1, 2))
+    desc, status = infiniop.infiniopCreateAvgPoolBackwardDescriptor(
+        handle, large, small, large, [2], None, None, False
+    )
+    assert status == Status.SUCCESS
+    size, status = infiniop.infiniopGetAvgPoolBackwardWorkspaceSize(desc)
+    assert status == Status.SUCCESS
+    yield desc, size
+    assert infiniop.infiniopDestroyAvgPoolBackwardDescriptor(desc) == Status.SUCCESS
+    for made in (large, small):
+        assert infiniop.infiniopDestroyTensorDescriptor(made) == Status.SUCCESS
+
+
+# Names
+
+
+def test_every_documented_function_is_there():
+    for name in FUNCTIONS:
+        assert callable(getattr(infiniop, name)), name
+
+
+def test_parameters_have_the_documented_names_and_order():
+    """As the headers say them; out-pointers are return values."""
+    text = "".join(path.read_text() for path in (infiniop.root() / "include").rglob("*.h"))
+    for name in FUNCTIONS:
+        declared = re.search(rf"\b{name}\((.*?)\);", text, re.DOTALL).group(1)
+        names = re.findall(r"(\w+)(?=,|$)", declared.replace("void", "", declared == "void"))
+        out = {"count_array", "count", "size"} if "Get" in name else set()
+        out |= {n for n in names if n.endswith("_ptr")}
+        wanted = [n for n in names if n not in out]
+        assert list(inspect.signature(getattr(infiniop, name)).parameters) == wanted, name
+
+
+def test_enums_have_their_documented_names_too():
+    assert infiniop.INFINI_STATUS_BAD_PARAM is Status.BAD_PARAM
+    assert infiniop.INFINI_DEVICE_CPU is Device.CPU
+    assert infiniop.INFINI_DTYPE_BF16 is DType.BF16
+    assert infiniop.INFINIRT_MEMCPY_D2H is MemcpyKind.D2H
+    assert infiniop.INFINI_DEVICE_TYPE_COUNT == 11
+    with pytest.raises(AttributeError, match="INFINI_STATUS_NONSENSE"):
+        _ = infiniop.INFINI_STATUS_NONSENSE
+
+
+def test_import_backops_does_not_load_the_libraries():
+    done = support.run_python(
+        """
+import sys, backops
+print("backops.infiniop" in sys.modules, "libinfini" in open("/proc/self/maps").read())
+import backops.infiniop
+print("backops.infiniop" in sys.modules, "libinfini" in open("/proc/self/maps").read())
+"""
+    )
+    assert done.stdout.split() == ["False", "False", "True", "True"]
+
+
+def test_module_loads_no_framework():
+    done = support.run_python(
+        """
+import sys, backops.infiniop
+print({"torch", "jax"} & set(sys.modules))
+"""
+    )
+    assert done.stdout.strip() == "set()"
+
+
+# Values first, the status last
+
+
+def test_runtime_returns_values_first():
+    assert infiniop.infinirtInit() is Status.SUCCESS
+    assert infiniop.infinirtGetAllDeviceCount() == ([1] + [0] * 10, Status.SUCCESS)
+    assert infiniop.infinirtGetDeviceCount(Device.CPU) == (1, Status.SUCCESS)
+    assert infiniop.infinirtGetDeviceCount(99) == (None, Status.DEVICE_TYPE_NOT_SUPPORTED)
+    assert infiniop.infinirtSetDevice(Device.CPU, 0) == Status.SUCCESS
+    assert infiniop.infinirtSetDevice(Device.NVIDIA, 0) == Status.DEVICE_TYPE_NOT_SUPPORTED
+    assert infiniop.infinirtGetDevice() == (Device.CPU, 0, Status.SUCCESS)
+    assert infiniop.infinirtDeviceSynchronize() == Status.SUCCESS
+
+
+def test_memory_stream_and_events_from_python():
+    stream, status = infiniop.infinirtStreamCreate()
+    assert status == Status.SUCCESS
+    start, end = (infiniop.infinirtEventCreate()[0] for _ in range(2))
+    untimed, status = infiniop.infinirtEventCreateWithFlags(infiniop.EventFlags.DISABLE_TIMING)
+    assert status == Status.SUCCESS
+    memory, status = infiniop.infinirtMallocAsync(400, stream)
+    assert status == Status.SUCCESS
+    source, target = np.arange(100, dtype=np.float32), torch.zeros(100)
+    kind = MemcpyKind.H2D
+    for status in (
+        infiniop.infinirtEventRecord(start, stream),
+        infiniop.infinirtMemsetAsync(memory, 1, 400, stream),
+        infiniop.infinirtMemcpyAsync(memory, source, 400, kind, stream),
+        infiniop.infinirtMemcpyAsync(target, memory, 400, MemcpyKind.D2H, stream),
+        infiniop.infinirtFreeAsync(memory, stream),
+        infiniop.infinirtEventRecord(end, stream),
+        infiniop.infinirtStreamWaitEvent(stream, end),
+        infiniop.infinirtEventSynchronize(end),
+        infiniop.infinirtStreamSynchronize(stream),
+    ):
+        assert status == Status.SUCCESS
+    assert (target.numpy() == source).all()
+    assert infiniop.infinirtEventQuery(end) == (infiniop.EventStatus.COMPLETE, Status.SUCCESS)
+    milliseconds, status = infiniop.infinirtEventElapsedTime(start, end)
+    assert (milliseconds > 0, status) == (True, Status.SUCCESS)
+    assert infiniop.infinirtEventElapsedTime(start, untimed) == (None, Status.BAD_PARAM)
+    for event in (start, end, untimed):
+        assert infiniop.infinirtEventDestroy(event) == Status.SUCCESS
+    assert infiniop.infinirtStreamDestroy(stream) == Status.SUCCESS
+
+
+def test_plain_memory_from_python():
+    for allocate, free in (
+        (infiniop.infinirtMalloc, infiniop.infinirtFree),
+        (infiniop.infinirtMallocHost, infiniop.infinirtFreeHost),
+    ):
+        memory, status = allocate(16)
+        assert status == Status.SUCCESS
+        assert infiniop.infinirtMemset(memory, 7, 16) == Status.SUCCESS
+        target = bytearray(16)
+        assert infiniop.infinirtMemcpy(target, memory, 16, MemcpyKind.D2H) == Status.SUCCESS
+        assert target == b"\x07" * 16
+        assert free(memory) == Status.SUCCESS
+    assert infiniop.infinirtMalloc(2**63) == (None, Status.INTERNAL_ERROR)
+
+
+# Operators
+
+
+def expected_pool(grad):
+    return np.repeat(grad, 2, axis=-1) / 2
+
+
+@pytest.mark.parametrize("make", [np.array, torch.tensor, jnp.array, DLPackOnly])
+def test_arrays_of_every_framework_are_read(make, pool):
+    desc, size = pool
+    values = np.array([[[2, 6]]], np.float32)
+    grad_output, x = make(values), make(np.zeros((1, 1, 4), np.float32))
+    out = np.empty((1, 1, 4), np.float32)
+    workspace = np.empty(size, np.uint8)
+    status = infiniop.infiniopAvgPoolBackward(desc, workspace, size, out, grad_output, x, None)
+    assert status == Status.SUCCESS
+    assert (out == expected_pool(values)).all()
+
+
+def test_addresses_and_arrays_may_be_mixed(pool):
+    desc, size = pool
+    values = torch.tensor([[[2.0, 6.0]]])
+    out = torch.empty(1, 1, 4)
+    workspace, status = infiniop.infinirtMalloc(size)
+    assert status == Status.SUCCESS
+    status = infiniop.infiniopAvgPoolBackward(
+        desc, workspace, size, out.data_ptr(), values, values.data_ptr(), None
+    )
+    assert status == Status.SUCCESS
+    assert (out.numpy() == expected_pool(values.numpy())).all()
+    assert infiniop.infinirtFree(workspace) == Status.SUCCESS
+
+
+def test_half_precision_may_come_as_plain_bits(handle):
+    large, small = (describe(shape, dtype=DType.BF16) for shape in ((1, 1, 4), (1, 1, 2)))
+    desc, status = infiniop.infiniopCreateAvgPoolBackwardDescriptor(
+        handle, large, small, large, [2], None, None, False
+    )
+    assert status == Status.SUCCESS
+    size, _ = infiniop.infiniopGetAvgPoolBackwardWorkspaceSize(desc)
+    bits = np.array([[[0x4000, 0x4000]]], np.uint16)  # 2.0
+    out = np.zeros((1, 1, 4), np.uint16)
+    workspace = np.empty(size, np.uint8)
+    status = infiniop.infiniopAvgPoolBackward(desc, workspace, size, out, bits, out, None)
+    assert status == Status.SUCCESS
+    assert (out == 0x3F80).all()  # 1.0
+    assert infiniop.infiniopDestroyAvgPoolBackwardDescriptor(desc) == Status.SUCCESS
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_convolution_from_python(handle, with_bias):
+    case = conv_support.find_conv_case("asymmetric_groups")
+    arrays = conv_support.make_arrays(case, "float32", kind="integer")
+    results = conv_support.empty_gradients(case, "float32")
+    descs = [describe(array.shape) for array in (*arrays, results[2])]
+    if not with_bias:
+        descs[3] = None
+    desc, status = infiniop.infiniopCreateConvBackwardDescriptor(
+        handle, *descs, case.padding, case.stride, case.dilation, case.groups
+    )
+    assert status == Status.SUCCESS
+    size, status = infiniop.infiniopGetConvBackwardWorkspaceSize(desc)
+    assert status == Status.SUCCESS
+    tensors = [to_torch(array) for array in arrays]
+    workspace = torch.empty(size, dtype=torch.uint8)
+    bias = results[2] if with_bias else None
+    status = infiniop.infiniopConvBackward(
+        desc, workspace, size, *results[:2], bias, *tensors, None
+    )
+    assert status == Status.SUCCESS
+    assert infiniop.infiniopDestroyConvBackwardDescriptor(desc) == Status.SUCCESS
+    mask = (True, True, with_bias)
+    conv_support.assert_exact((*results[:2], bias), case, arrays, output_mask=mask)
+
+
+def test_python_may_end_while_work_is_queued():
+    done = support.run_python(
+        """
+import numpy as np
+from backops import infiniop
+stream, _ = infiniop.infinirtStreamCreate()
+source, target = np.ones(1 << 22, np.uint8), np.empty(1 << 22, np.uint8)
+for _ in range(200):
+    infiniop.infinirtMemcpyAsync(target, source, source.nbytes, 0, stream)
+print("end")
+"""
+    )
+    assert done.stdout == "end\n"
+
+
+# What is wrong
+
+
+def test_errors_are_statuses_without_values(handle):
+    large, small = describe((1, 1, 4)), describe((1, 1, 2))
+    create = infiniop.infiniopCreateAvgPoolBackwardDescriptor
+    assert create(handle, large, small, large, None, None, None, False) == (None, Status.BAD_PARAM)
+    assert create(handle, small, large, large, [2], None, None, False) == (
+        None,
+        Status.BAD_TENSOR_SHAPE,
+    )
+    assert create(None, large, small, large, [2], None, None, False) == (None, Status.BAD_PARAM)
+    assert infiniop.infiniopGetAvgPoolBackwardWorkspaceSize(None) == (None, Status.BAD_PARAM)
+    assert infiniop.infiniopAvgPoolBackward(None, None, 0, None, None, None, None) == 3
+
+
+@pytest.mark.parametrize("which", ["kernel", "strides", "pads"])
+def test_parameters_that_are_too_short_are_refused(handle, which):
+    large, small = describe((1, 1, 4, 4)), describe((1, 1, 2, 2))
+    values = {"kernel": [2, 2], "strides": [2, 2], "pads": [0, 0]} | {which: [2]}
+    made = infiniop.infiniopCreateAvgPoolBackwardDescriptor(
+        handle, large, small, large, *values.values(), False
+    )
+    assert made == (None, Status.BAD_PARAM)
+
+
+def test_shape_that_is_too_short_is_refused(handle):
+    large, status = infiniop.infiniopCreateTensorDescriptor(4, (1, 1, 4), None, DType.F32)
+    assert status == Status.SUCCESS
+    made = infiniop.infiniopCreateAvgPoolBackwardDescriptor(
+        handle, large, large, large, [1, 1], None, None, False
+    )
+    assert made == (None, Status.BAD_TENSOR_SHAPE)
+    made = infiniop.infiniopCreateTensorDescriptor(10**9, (1, 1, 4), None, DType.F32)
+    assert made == (None, Status.BAD_TENSOR_SHAPE)
+    with pytest.raises(backops.ParamError, match="strides"):
+        infiniop.infiniopCreateTensorDescriptor(3, (1, 1, 4), (4, 1), DType.F32)
+
+
+def test_memory_smaller_than_it_is_said_to_be_is_refused(pool):
+    desc, size = pool
+    values, out = np.ones((1, 1, 2), np.float32), np.zeros((1, 1, 4), np.float32)
+    with pytest.raises(backops.ParamError, match="workspace"):
+        infiniop.infiniopAvgPoolBackward(desc, np.empty(8), size, out, values, out, None)
+    with pytest.raises(backops.ParamError, match="dst"):
+        infiniop.infinirtMemcpy(np.empty(2), values, 100, MemcpyKind.H2H)
+    assert not out.any()
+
+
+def test_results_must_be_writable(pool):
+    desc, size = pool
+    values, workspace = np.ones((1, 1, 2), np.float32), np.empty(size, np.uint8)
+    read_only = np.zeros((1, 1, 4), np.float32)
+    read_only.flags.writeable = False
+    for out in (read_only, jnp.zeros((1, 1, 4), jnp.float32)):
+        with pytest.raises(backops.LayoutError, match="grad_input is read-only"):
+            infiniop.infiniopAvgPoolBackward(desc, workspace, size, out, values, values, None)
+
+
+def test_what_is_no_array_is_refused(pool):
+    desc, size = pool
+    values, workspace = np.ones((1, 1, 2), np.float32), np.empty(size, np.uint8)
+    for nonsense in ("text", object(), [1, 2, 3]):
+        with pytest.raises(backops.Error, match="grad_input"):
+            infiniop.infiniopAvgPoolBackward(desc, workspace, size, nonsense, values, values, None)
