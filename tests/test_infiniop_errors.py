@@ -109,6 +109,11 @@ POOL_SHAPES = {
         "input": (2**32, 2**32, 8, 8),
     },
     "largest size": {"grad_input": (2, 3, 8, 2**64 - 1), "input": (2, 3, 8, 2**64 - 1)},
+    "more bytes than addresses": {
+        "grad_input": (2**46, 1, 8, 8),
+        "grad_output": (2**46, 1, 4, 4),
+        "input": (2**46, 1, 8, 8),
+    },
 }
 CONV_SHAPES = {
     "two axes": {"grad_output": (2, 6), "input": (2, 4), "weight": (6, 2)},

@@ -313,3 +313,35 @@ def test_workspace_in_the_memory_of_a_tensor_is_refused(name):
     with pytest.raises(backops.LayoutError, match=f"workspace is memory .* that {name} does"):
         plan(**tensors, workspace=memory)
     assert not memory.any()
+
+
+# Axes longer than any memory
+
+
+def test_plans_of_absurdly_long_axes_hold_little():
+    done = support.run_python(
+        """
+import resource, time
+import backops
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+for length in (2**31, 2**45, 2**59):
+    for stride in (2, 3, 10007, 2**20 + 1):
+        start = time.perf_counter()
+        backops.plan.avg_pool1d_backward((1, 1, length), 3, stride)
+        assert time.perf_counter() - start < 20, (length, stride)
+print("done")
+"""
+    )
+    assert done.stdout == "done\n"
+
+
+def test_long_axis_whose_tiles_share_no_table():
+    length, kernel, stride = 2**24 + 77, 3, 10007
+    plan = backops.plan.avg_pool1d_backward((1, 1, length), kernel, stride)
+    assert plan.kernel.endswith("plain")
+    grad = np.arange(1, (length - kernel) // stride + 2, dtype=np.float32)[None, None] * 3
+    result = plan(grad)[0, 0]
+    expected = np.zeros(length, np.float32)
+    for offset in range(kernel):
+        expected[offset::stride][: grad.size] = grad[0, 0] / 3
+    assert (result == expected).all()

@@ -9,6 +9,14 @@ namespace {
 
 constexpr std::int64_t kLargestDigit = kSpreadBase - 1;
 
+// Columns of tiles that share no table, and tiles altogether.
+constexpr std::int64_t kMostOwnColumns = std::int64_t{1} << 24;
+constexpr std::int64_t kMostTiles = std::int64_t{1} << 24;
+
+bool tiles_share(const AxisWindows& axis, std::int64_t tile_columns) {
+  return axis.period() > 0 && tile_columns % axis.period() == 0;
+}
+
 std::int64_t power(std::int64_t base, int exponent) {
   return exponent == 0 ? 1 : base * power(base, exponent - 1);
 }
@@ -48,7 +56,7 @@ SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, i
     : lanes_(lanes), levels_(levels) {
   terms_per_vector_ =
       levels > 1 ? kLargestDigit * levels : std::max<std::int64_t>(1, axis.longest_cover());
-  const bool may_share = axis.period() > 0 && tile_columns % axis.period() == 0;
+  const bool may_share = tiles_share(axis, tile_columns);
   std::int32_t shared = -1;
   for (std::int64_t begin = 0; begin < axis.in(); begin += tile_columns) {
     const std::int64_t end = std::min(axis.in(), begin + tile_columns);
@@ -60,6 +68,11 @@ SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, i
     entry_of_tile_.push_back(inside ? shared : static_cast<std::int32_t>(entries_.size()) - 1);
   }
   pattern_numbers_.clear();
+}
+
+bool SpreadTables::are_small(const AxisWindows& axis, std::int64_t tile_columns) {
+  if (!tiles_share(axis, tile_columns)) return axis.in() <= kMostOwnColumns;
+  return axis.in() / tile_columns <= kMostTiles;
 }
 
 SpreadTable SpreadTables::table(std::int64_t tile) const {

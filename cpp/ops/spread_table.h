@@ -23,6 +23,9 @@ class SpreadTables {
   // `levels` above 1: covers are summed by their digits, see kLongestDirectSpread.
   SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes, int levels);
 
+  // Whether the tables of an axis stay below 200 MB, and are made within a second or so.
+  static bool are_small(const AxisWindows& axis, std::int64_t tile_columns);
+
   SpreadTable table(std::int64_t tile) const;
   std::size_t bytes() const {
     return terms_.size() * sizeof(SpreadTerm) + patterns_.size() * sizeof(std::int32_t) +
