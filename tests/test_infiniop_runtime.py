@@ -288,8 +288,7 @@ def test_error_of_a_queued_operator_is_told_at_the_next_synchronisation(tmp_path
     """oneDNN is made to fail: convolution is the one operator that can, for want of memory."""
     from backops import plan
 
-    problem = {"stride": 2, "padding": 1, "groups": 2}
-    if "onednn" not in plan.conv_backward((2, 4, 8, 8), (6, 2, 3, 3), **problem).kernel:
+    if "onednn" not in plan.conv_backward(*CONV_SHAPES[1:3], padding=1).kernel:
         pytest.skip("oneDNN is not used here")
     library = tmp_path / "failing_onednn.so"
     source = support.TESTS / "c" / "failing_onednn.c"
@@ -306,13 +305,14 @@ check_errors_of_convolution(tell)
     )
 
 
+# grad_output, input, weight and bias of a dense convolution.
+CONV_SHAPES = ((2, 64, 8, 8), (2, 32, 8, 8), (64, 32, 3, 3), (64,))
+
+
 def check_errors_of_convolution(tell):
-    conv = Conv(
-        *[Tensor(shape) for shape in ((2, 6, 4, 4), (2, 4, 8, 8), (6, 2, 3, 3), (6,))],
-        *[[1, 1], [2, 2], None, 2],
-    )
-    shapes = ((2, 4, 8, 8), (6, 2, 3, 3), (6,), (2, 6, 4, 4), (2, 4, 8, 8), (6, 2, 3, 3))
-    arrays = [np.ones(shape, np.float32) for shape in shapes]
+    conv = Conv(*map(Tensor, CONV_SHAPES), [1, 1], None, None)
+    output, *inputs = CONV_SHAPES
+    arrays = [np.ones(shape, np.float32) for shape in (*inputs, output, *inputs[:2])]
     addresses = [array.ctypes.data for array in arrays]
     workspace = conv.new_workspace()
     stream, event = create_stream(), create_event()
@@ -320,7 +320,7 @@ def check_errors_of_convolution(tell):
     def queue_failure(stream):
         tell(1)
         conv.run(*addresses, stream=stream, workspace=workspace)  # told later
-        check(infinirt.infinirtMemsetAsync(addresses[2], 0, 24, stream))  # runs all the same
+        check(infinirt.infinirtMemsetAsync(addresses[2], 0, 256, stream))  # runs all the same
         check(infinirt.infinirtEventRecord(event, stream))
         while query(event) != COMPLETE:
             time.sleep(0.001)
