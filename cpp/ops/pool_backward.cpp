@@ -66,9 +66,8 @@ PoolPlan::Impl::Impl(const PoolProblem& asked, Isa isa) : problem(asked) {
   if (planes == 0) return;  // nothing will run
   by_rows.emplace(axes, inner_of(axes[kColumns]), planes, 1, weighted[kDepth], element_bytes(),
                   sum_bytes());
-  if (!by_rows->usable ||
-      (by_rows->inner == Inner::spread &&
-       !SpreadTables::are_small(axes[kColumns], by_rows->tile[kColumns]))) {
+  if (!by_rows->usable || (by_rows->inner == Inner::spread &&
+                           !SpreadTables::are_small(axes[kColumns], by_rows->tile[kColumns]))) {
     by_rows.reset();
     kernel += " plain";
     return;
