@@ -72,6 +72,7 @@ struct ConvPlan::Impl {
 
   std::size_t copy_bytes() const { return whole_lines(kDenseCopyBytes); }
   Operand activation(const TensorView* view, char* dense, bool reads) const;
+  Activation for_engine(const TensorView* view, const Operand& operand) const;
   Operand weights(const TensorView* view, char* dense, bool reads) const;
   Operand bias(const TensorView* view, char* dense) const;
   void settle(Operand& operand, bool reads) const;
@@ -85,7 +86,10 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
   const double products = 2.0 * static_cast<double>(shape.batch * shape.out_positions()) *
                           static_cast<double>(shape.weights());
   threads = products < kAloneWork ? 1 : thread_count;
-  if (shape.batch > 0) engine = make_onednn_engine(shape, {threads, deterministic}, isa);
+  if (shape.batch > 0) {
+    engine = make_lanes_engine(shape, threads, problem.rounding, problem.dtype, isa);
+    if (!engine) engine = make_onednn_engine(shape, {threads, deterministic}, isa);
+  }
   if (!engine) engine = make_plain_engine(shape);
   kernel = std::string("conv_") + name_of(problem.dtype) + " " + engine->name();
 
@@ -97,10 +101,11 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
     return here;
   };
   const std::int64_t in_elements = shape.batch * shape.in_positions() * shape.channels;
-  grad_output_at = place(true, shape.batch * shape.out_positions() * shape.outputs);
-  input_at = place(shape.wants_weight, in_elements);
+  const bool copies = engine->activations() != Activations::tensors;
+  grad_output_at = place(copies, shape.batch * shape.out_positions() * shape.outputs);
+  input_at = place(copies && shape.wants_weight, in_elements);
   weight_at = place(shape.wants_input, shape.weights());
-  grad_input_at = place(shape.wants_input, in_elements);
+  grad_input_at = place(copies && shape.wants_input, in_elements);
   grad_weight_at = place(shape.wants_weight, shape.weights());
   grad_bias_at = place(shape.wants_bias, shape.outputs);
   engine_at = at;
@@ -140,7 +145,25 @@ Operand ConvPlan::Impl::activation(const TensorView* view, char* dense, bool rea
   axes.shape[3] = view->shape[channel_dim];
   axes.stride_bytes[3] = view->stride_bytes[channel_dim];
   settle(operand, reads);
+  if (engine->activations() == Activations::tensors) {
+    operand.in_place = true;
+    operand.dense = operand.tensor;
+  }
   return operand;
+}
+
+Activation ConvPlan::Impl::for_engine(const TensorView* view, const Operand& operand) const {
+  Activation result{};
+  result.data = operand.dense;
+  if (view == nullptr) return result;
+  const int channel_dim = problem.ndim - problem.rank - 1;
+  result.image_stride_bytes = channel_dim == 1 ? view->stride_bytes[0] : 0;
+  result.channel_stride_bytes = view->stride_bytes[channel_dim];
+  for (int axis = 0; axis < problem.rank; ++axis) {
+    result.stride_bytes[kMaxConvRank - problem.rank + axis] =
+        view->stride_bytes[channel_dim + 1 + axis];
+  }
+  return result;
 }
 
 Operand ConvPlan::Impl::weights(const TensorView* view, char* dense, bool reads) const {
@@ -264,9 +287,14 @@ bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
                p.bias(t.grad_bias, base + p.grad_bias_at)},
               {},
               base + p.workers_at};
-  run.buffers = {
-      run.inputs[0].dense,  run.inputs[1].dense,  run.inputs[2].dense, run.results[0].dense,
-      run.results[1].dense, run.results[2].dense, base + p.engine_at,  nullptr};
+  run.buffers = {p.for_engine(t.grad_output, run.inputs[0]),
+                 p.for_engine(t.input, run.inputs[1]),
+                 p.for_engine(t.grad_input, run.results[0]),
+                 run.inputs[2].dense,
+                 run.results[1].dense,
+                 run.results[2].dense,
+                 base + p.engine_at,
+                 nullptr};
   for_copies(run.inputs, threads, [&](const Operand& operand, std::int64_t task, int worker) {
     run.copy_in(operand, task, run.scratch_of(worker));
   });

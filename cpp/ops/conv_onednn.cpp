@@ -287,18 +287,19 @@ class OnednnEngine : public ConvEngine {
     const Part& own = part(index);
     dnnl::stream stream(cpu());
     own.data.execute(
-        stream, {{DNNL_ARG_DIFF_DST, at(own.output, images(b.grad_output, index, out_image()))},
-                 {DNNL_ARG_WEIGHTS, at(data_weight_, b.memory + data_weight_at_)},
-                 {DNNL_ARG_DIFF_SRC, at(own.input, images(b.grad_input, index, in_image()))},
-                 {DNNL_ARG_SCRATCHPAD, scratchpad(own.data, b)}});
+        stream,
+        {{DNNL_ARG_DIFF_DST, at(own.output, images(b.grad_output.data, index, out_image()))},
+         {DNNL_ARG_WEIGHTS, at(data_weight_, b.memory + data_weight_at_)},
+         {DNNL_ARG_DIFF_SRC, at(own.input, images(b.grad_input.data, index, in_image()))},
+         {DNNL_ARG_SCRATCHPAD, scratchpad(own.data, b)}});
   }
 
   void weight_gradient(const ConvBuffers& b, std::int64_t index) const {
     const Part& own = part(index);
     dnnl::stream stream(cpu());
     std::unordered_map<int, memory> arguments{
-        {DNNL_ARG_SRC, at(own.input, images(b.input, index, in_image()))},
-        {DNNL_ARG_DIFF_DST, at(own.output, images(b.grad_output, index, out_image()))},
+        {DNNL_ARG_SRC, at(own.input, images(b.input.data, index, in_image()))},
+        {DNNL_ARG_DIFF_DST, at(own.output, images(b.grad_output.data, index, out_image()))},
         {DNNL_ARG_DIFF_WEIGHTS, at(sum_weight_, weight_sums(b, index))},
         {DNNL_ARG_SCRATCHPAD, scratchpad(own.weights, b)}};
     if (s_.wants_bias) {
@@ -331,7 +332,7 @@ class OnednnEngine : public ConvEngine {
     float* const result = static_cast<float*>(b.grad_bias);
     float* const image = reinterpret_cast<float*>(bias_sums(b, 0));
     std::fill(result, result + s_.outputs, 0.0f);
-    const float* grad = static_cast<const float*>(b.grad_output);
+    const float* grad = reinterpret_cast<const float*>(b.grad_output.data);
     for (std::int64_t n = 0; n < s_.batch; ++n) {
       std::fill(image, image + s_.outputs, 0.0f);
       for (std::int64_t i = 0; i < s_.out_positions(); ++i, grad += s_.outputs) {
