@@ -172,8 +172,8 @@ class LanesEngine : public ConvEngine {
  private:
   // Scratch memory of one block.
   std::size_t block_bytes() const {
-    const std::int64_t sums = grad_volume_ * outputs_ + input_volume_ * inputs_ +
-                              (g_.row.in + sum_vectors() + outputs_) * lanes_;
+    const std::int64_t sums =
+        grad_volume_ * outputs_ + input_volume_ * inputs_ + g_.row.in * lanes_;
     return whole_lines(static_cast<std::size_t>(sums) * sizeof(Sum));
   }
   std::int64_t block_tasks() const { return (blocks_ + blocks_at_once_ - 1) / blocks_at_once_; }
@@ -202,8 +202,6 @@ class LanesEngine : public ConvEngine {
   Sum* row_scratch(const ConvBuffers& b) const {
     return input_scratch(b) + inputs_ * input_volume_;
   }
-  // Of grad_output, one vector per output of a group.
-  Sum* chunk_sums(const ConvBuffers& b) const { return row_scratch(b) + g_.row.in * lanes_; }
 
   bool all_finite(const Sum* vectors, std::int64_t count) const {
     Sum none = 0;
@@ -336,19 +334,10 @@ class LanesEngine : public ConvEngine {
   void work_chunk(const ConvBuffers& b, std::int64_t image, std::int64_t block, const Chunk& c,
                   Sum* total) const {
     bring_grad(b, image, block, c);
-    if (s_.wants_weight || s_.wants_bias) sum_grad(b, c);
-    if (s_.wants_bias) {
-      Sum* const bias = total + weight_vectors() * lanes_;
-      for (std::int64_t i = 0; i < outputs_ * lanes_; ++i) bias[i] += chunk_sums(b)[i];
-    }
+    if (s_.wants_bias) sum_bias(b, c, total + weight_vectors() * lanes_);
     if (s_.wants_weight) {
       bring_input(b, image, block, c);
-      // What is not finite must not meet the zeros of the padding.
-      if (all_finite(chunk_sums(b), outputs_)) {
-        sum_weights(b, c, total);
-      } else {
-        sum_weights_carefully(b, c, total);
-      }
+      sum_weights(b, c, total);
     }
     if (s_.wants_input) sum_input(b, image, block, c);
   }
@@ -440,64 +429,23 @@ class LanesEngine : public ConvEngine {
     }
   }
 
-  void sum_grad(const ConvBuffers& b, const Chunk& c) const {
-    Sum* const sums_of_chunk = chunk_sums(b);
-    std::fill(sums_of_chunk, sums_of_chunk + outputs_ * lanes_, Sum{0});
+  void sum_bias(const ConvBuffers& b, const Chunk& c, Sum* total) const {
     for_output_rows(c, [&](std::int64_t d, std::int64_t h) {
       for (std::int64_t o = 0; o < outputs_; ++o) {
-        kernels_.sum(
-            {grad_of(b, c, d, h) + o * grad_volume_, g_.row.out, sums_of_chunk + o * lanes_});
+        kernels_.sum({grad_of(b, c, d, h) + o * grad_volume_, g_.row.out, total + o * lanes_});
       }
     });
-  }
-
-  // Calls body(grad row, input row, weight sums) for all pairs of output and input channels.
-  template <class Body>
-  void for_pairs(const Sum* grad, const Sum* input, Sum* total, const Body& body) const {
-    for (std::int64_t o = 0; o < outputs_; ++o) {
-      for (std::int64_t i = 0; i < inputs_; ++i) {
-        body(grad + o * grad_volume_, input + i * input_volume_,
-             total + (o * inputs_ + i) * taps() * lanes_);
-      }
-    }
   }
 
   void sum_weights(const ConvBuffers& b, const Chunk& c, Sum* total) const {
     const LaneAxis& row = g_.row;
     for_output_rows(c, [&](std::int64_t d, std::int64_t h) {
-      for_pairs(grad_of(b, c, d, h), input_of(b, c, d, h), total,
-                [&](const Sum* grad, const Sum* input, Sum* to) {
-                  kernels_.correlate({grad, input, row_offsets_.data(),
-                                      static_cast<std::int64_t>(row_offsets_.size()), row.kernel,
-                                      row.dilation * lanes_, row.stride * lanes_, row.out, to});
-                });
-    });
-  }
-
-  // Tap by tap, over the outputs whose windows have it inside the input.
-  void sum_weights_carefully(const ConvBuffers& b, const Chunk& c, Sum* total) const {
-    const auto is_inside = [](const LaneAxis& a, std::int64_t output, std::int64_t tap) {
-      const std::int64_t i = output * a.stride - a.padding + tap * a.dilation;
-      return i >= 0 && i < a.in;
-    };
-    for_output_rows(c, [&](std::int64_t d, std::int64_t h) {
-      std::int64_t tap = 0;
-      for (std::int64_t kd = 0; kd < g_.slab.kernel; ++kd) {
-        for (std::int64_t kh = 0; kh < g_.mid.kernel; ++kh) {
-          for (std::int64_t kw = 0; kw < g_.row.kernel; ++kw, ++tap) {
-            if (!is_inside(g_.slab, d, kd) || !is_inside(g_.mid, h, kh)) continue;
-            std::int64_t first = 0, end = g_.row.out;
-            while (first < end && !is_inside(g_.row, first, kw)) ++first;
-            while (first < end && !is_inside(g_.row, end - 1, kw)) --end;
-            const std::int64_t at = row_offsets_[static_cast<std::size_t>(tap / g_.row.kernel)] +
-                                    (kw * g_.row.dilation + first * g_.row.stride) * lanes_;
-            for_pairs(grad_of(b, c, d, h) + first * lanes_, input_of(b, c, d, h), total,
-                      [&](const Sum* grad, const Sum* input, Sum* to) {
-                        kernels_.correlate({grad, input, &at, 1, 1, lanes_, g_.row.stride * lanes_,
-                                            end - first, to + tap * lanes_});
-                      });
-          }
-        }
+      for (std::int64_t pair = 0; pair < outputs_ * inputs_; ++pair) {
+        kernels_.correlate({grad_of(b, c, d, h) + pair / inputs_ * grad_volume_,
+                            input_of(b, c, d, h) + pair % inputs_ * input_volume_,
+                            row_offsets_.data(), static_cast<std::int64_t>(row_offsets_.size()),
+                            row.kernel, row.dilation * lanes_, row.stride * lanes_, row.out,
+                            total + pair * taps() * lanes_});
       }
     });
   }
@@ -538,7 +486,8 @@ class LanesEngine : public ConvEngine {
     }
   }
 
-  // Position by position, tap by tap, where there is an output.
+  // For weights that are not finite, which must not meet the zeros of the padding: position by
+  // position, tap by tap, where there is an output.
   void sum_row_carefully(const ConvBuffers& b, const Chunk& c, const Sum* weights, std::int64_t d,
                          std::int64_t h) const {
     const Sum* const grad = grad_of(b, c, g_.slab.output_of(d), g_.mid.output_of(h));
