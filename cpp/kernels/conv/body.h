@@ -9,10 +9,15 @@ namespace {
 
 template <class V, class E>
 constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, DType dtype) {
-  return {name,           isa,
-          dtype,          V::lanes,
-          to_lanes<V, E>, from_lanes<V, E>,
-          gather_taps<V>, correlate_taps<V>,
+  return {name,
+          isa,
+          dtype,
+          V::lanes,
+          sizeof(typename V::Sum),
+          to_lanes<V, E>,
+          from_lanes<V, E>,
+          gather_taps<V>,
+          correlate_taps<V>,
           sum_lanes<V>};
 }
 

@@ -54,7 +54,8 @@ struct ConvKernels {
   const char* name;  // conv_<dtype>_<isa>
   Isa isa;
   DType dtype;
-  int lanes;                            // of a vector of sums
+  int lanes;  // of a vector of sums
+  std::int64_t sum_bytes;
   void (*to_lanes)(const LaneCopy&);    // elements in, sums out
   void (*from_lanes)(const LaneCopy&);  // sums in, elements out
   void (*gather)(const GatherTaps&);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/conv/conv.h"
 #include "kernels/vectors/loops.h"
@@ -114,14 +115,34 @@ BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
   }
 }
 
-// Calls body(address of the element, its sum) for each.
-template <class Sum, class Body>
-BACKOPS_INLINE void for_elements(const LaneCopy& a, const Body& body) {
+// Any strides: elements are collected, then converted a vector at a time.
+template <class V, class E>
+void to_lanes_collected(const LaneCopy& a) {
   for (std::int64_t p = 0; p < a.positions; ++p) {
-    for (std::int64_t c = 0; c < a.channels; ++c) {
-      body(a.elements + p * a.position_stride_bytes + c * a.channel_stride_bytes,
-           static_cast<Sum*>(a.sums) + p * a.sum_pitch + c);
-    }
+    const char* const from = a.elements + p * a.position_stride_bytes;
+    auto* const to = static_cast<typename V::Sum*>(a.sums) + p * a.sum_pitch;
+    for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
+      E elements[V::lanes] = {};
+      for (int i = 0; i < count; ++i) {
+        elements[i] = load_unaligned<E>(from + (c + i) * a.channel_stride_bytes);
+      }
+      store(kind, V::load(elements), to + c, count);
+    });
+  }
+}
+
+template <class V, class E>
+void from_lanes_collected(const LaneCopy& a) {
+  for (std::int64_t p = 0; p < a.positions; ++p) {
+    const auto* const from = static_cast<const typename V::Sum*>(a.sums) + p * a.sum_pitch;
+    char* const to = a.elements + p * a.position_stride_bytes;
+    for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
+      E elements[V::lanes];
+      load<V>(kind, from + c, count).store(elements);
+      for (int i = 0; i < count; ++i) {
+        std::memcpy(to + (c + i) * a.channel_stride_bytes, &elements[i], sizeof(E));
+      }
+    });
   }
 }
 
@@ -130,9 +151,7 @@ void to_lanes(const LaneCopy& a) {
   constexpr std::int64_t kBytes = sizeof(E);
   if (a.channel_stride_bytes == kBytes) return to_lanes_aligned<V, E>(a);
   if (a.position_stride_bytes == kBytes) return to_lanes_transposed<V, E>(a);
-  for_elements<typename V::Sum>(a, [](const char* element, typename V::Sum* sum) {
-    *sum = widen(load_unaligned<E>(element));
-  });
+  to_lanes_collected<V, E>(a);
 }
 
 template <class V, class E>
@@ -140,11 +159,7 @@ void from_lanes(const LaneCopy& a) {
   constexpr std::int64_t kBytes = sizeof(E);
   if (a.channel_stride_bytes == kBytes) return from_lanes_aligned<V, E>(a);
   if (a.position_stride_bytes == kBytes) return from_lanes_transposed<V, E>(a);
-  for_elements<typename V::Sum>(a, [](char* element, const typename V::Sum* sum) {
-    E narrowed;
-    narrow(*sum, &narrowed);
-    std::memcpy(element, &narrowed, sizeof narrowed);
-  });
+  from_lanes_collected<V, E>(a);
 }
 
 }  // namespace
