@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 
 #include "base/task_queue.h"
 #include "base/threads.h"
@@ -64,8 +65,9 @@ struct ConvPlan::Impl {
   std::size_t grad_output_at, input_at, weight_at, grad_input_at, grad_weight_at, grad_bias_at;
   std::size_t engine_at, workers_at, worker_bytes, total_bytes;
 
-  Operand activation(const TensorView* view, char* dense, bool reads) const;
+  Operand activation(const TensorView* view, char* dense, bool reads, bool channels_first) const;
   Activation for_engine(const TensorView* view, const Operand& operand) const;
+  bool prefers_channels_first(const TensorView& grad_output) const;
   Operand weights(const TensorView* view, char* dense, bool reads) const;
   Operand bias(const TensorView* view, char* dense) const;
   void settle(Operand& operand, bool reads) const;
@@ -82,7 +84,7 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
   threads = products < kAloneWork ? 1 : thread_count;
   if (shape.batch > 0) {
     engine = make_lanes_engine(shape, threads, problem.rounding, problem.dtype, isa);
-    if (!engine) engine = make_onednn_engine(shape, {threads, deterministic}, isa);
+    if (!engine) engine = make_onednn_engine(shape, {threads, deterministic}, problem.dtype, isa);
   }
   if (!engine) engine = make_plain_engine(shape);
   kernel = std::string("conv_") + name_of(problem.dtype) + " " + engine->name();
@@ -122,7 +124,8 @@ void ConvPlan::Impl::settle(Operand& operand, bool reads) const {
   }
 }
 
-Operand ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads) const {
+Operand ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads,
+                                   bool channels_first) const {
   Operand operand;
   if (view == nullptr) return operand;
   const int channel_dim = problem.ndim - problem.rank - 1;
@@ -131,19 +134,30 @@ Operand ConvPlan::Impl::activation(const TensorView* view, char* dense, bool rea
   DenseAxes& axes = operand.axes;
   axes.shape[0] = shape.batch;
   axes.stride_bytes[0] = channel_dim == 1 ? view->stride_bytes[0] : 0;
+  const int first_position = channels_first ? 2 : 1;
   for (int axis = 0; axis < kMaxConvRank; ++axis) {
     const int own = axis - (kMaxConvRank - problem.rank);
-    axes.shape[1 + axis] = own < 0 ? 1 : view->shape[channel_dim + 1 + own];
-    axes.stride_bytes[1 + axis] = own < 0 ? 0 : view->stride_bytes[channel_dim + 1 + own];
+    axes.shape[first_position + axis] = own < 0 ? 1 : view->shape[channel_dim + 1 + own];
+    axes.stride_bytes[first_position + axis] =
+        own < 0 ? 0 : view->stride_bytes[channel_dim + 1 + own];
   }
-  axes.shape[4] = view->shape[channel_dim];
-  axes.stride_bytes[4] = view->stride_bytes[channel_dim];
+  const int channel_axis = channels_first ? 1 : 4;
+  axes.shape[channel_axis] = view->shape[channel_dim];
+  axes.stride_bytes[channel_axis] = view->stride_bytes[channel_dim];
   if (engine->activations() == Activations::tensors) {
     operand.dense = operand.tensor;
   } else {
     settle(operand, reads);
   }
   return operand;
+}
+
+// What needs no transposing, where the engine takes both.
+bool ConvPlan::Impl::prefers_channels_first(const TensorView& grad_output) const {
+  if (engine->activations() != Activations::either) return false;
+  const int channel_dim = problem.ndim - problem.rank - 1;
+  return std::abs(grad_output.stride_bytes[problem.ndim - 1]) <
+         std::abs(grad_output.stride_bytes[channel_dim]);
 }
 
 Activation ConvPlan::Impl::for_engine(const TensorView* view, const Operand& operand) const {
@@ -249,18 +263,21 @@ bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
   threads = std::min(threads, p.threads);
   const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
   char* const base = static_cast<char*>(workspace) + (kLineBytes - misalignment) % kLineBytes;
-  ConvRun run{p,
-              {p.activation(t.grad_output, base + p.grad_output_at, true),
-               p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true),
-               p.weights(p.shape.wants_input ? t.weight : nullptr, base + p.weight_at, true)},
-              {p.activation(t.grad_input, base + p.grad_input_at, false),
-               p.weights(t.grad_weight, base + p.grad_weight_at, false),
-               p.bias(t.grad_bias, base + p.grad_bias_at)},
-              {},
-              base + p.workers_at};
+  const bool first = p.prefers_channels_first(*t.grad_output);
+  ConvRun run{
+      p,
+      {p.activation(t.grad_output, base + p.grad_output_at, true, first),
+       p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true, first),
+       p.weights(p.shape.wants_input ? t.weight : nullptr, base + p.weight_at, true)},
+      {p.activation(t.grad_input, base + p.grad_input_at, false, first),
+       p.weights(t.grad_weight, base + p.grad_weight_at, false),
+       p.bias(t.grad_bias, base + p.grad_bias_at)},
+      {},
+      base + p.workers_at};
   run.buffers = {p.for_engine(t.grad_output, run.inputs[0]),
                  p.for_engine(t.input, run.inputs[1]),
                  p.for_engine(t.grad_input, run.results[0]),
+                 first,
                  run.inputs[2].dense,
                  run.results[1].dense,
                  run.results[2].dense,

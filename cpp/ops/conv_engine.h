@@ -31,6 +31,8 @@ struct ConvShape {
 
   std::int64_t in_positions() const { return in[0] * in[1] * in[2]; }
   std::int64_t out_positions() const { return out[0] * out[1] * out[2]; }
+  std::int64_t in_image() const { return in_positions() * channels; }
+  std::int64_t out_image() const { return out_positions() * outputs; }
   std::int64_t kernel_positions() const { return kernel[0] * kernel[1] * kernel[2]; }
   std::int64_t weights() const { return outputs * (channels / groups) * kernel_positions(); }
   std::size_t sum_bytes() const { return is_double ? sizeof(double) : sizeof(float); }
@@ -38,7 +40,8 @@ struct ConvShape {
 
 // How an engine wants grad_output, input and grad_input.
 enum class Activations : std::uint8_t {
-  channels_last,  // dense (batch, positions, channels), sums
+  channels_last,  // dense sums, (batch, positions, channels)
+  either,         // that, or (batch, channels, positions)
   tensors,        // as the caller gave them
 };
 
@@ -52,6 +55,7 @@ struct Activation {
 // has no use for it.
 struct ConvBuffers {
   Activation grad_output, input, grad_input;
+  bool channels_first;  // the dense activations
   const void* weight;
   void* grad_weight;
   void* grad_bias;
@@ -86,7 +90,7 @@ std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape, int 
                                                     Rounding rounding, DType dtype, Isa isa);
 // Null where oneDNN is not built in, is not to be used on this instruction set, or refuses.
 std::unique_ptr<const ConvEngine> make_onednn_engine(const ConvShape& shape, const ConvCuts& cuts,
-                                                     Isa isa);
+                                                     DType dtype, Isa isa);
 // Takes every problem.
 std::unique_ptr<const ConvEngine> make_plain_engine(const ConvShape& shape);
 

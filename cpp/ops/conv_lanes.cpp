@@ -432,7 +432,8 @@ class LanesEngine : public ConvEngine {
   void sum_bias(const ConvBuffers& b, const Chunk& c, Sum* total) const {
     for_output_rows(c, [&](std::int64_t d, std::int64_t h) {
       for (std::int64_t o = 0; o < outputs_; ++o) {
-        kernels_.sum({grad_of(b, c, d, h) + o * grad_volume_, g_.row.out, total + o * lanes_});
+        kernels_.sum(
+            {grad_of(b, c, d, h) + o * grad_volume_, lanes_, g_.row.out, total + o * lanes_});
       }
     });
   }

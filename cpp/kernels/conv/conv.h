@@ -9,6 +9,9 @@
 
 namespace backops {
 
+// Of a vector of any instruction set.
+constexpr int kMostLanes = 16;
+
 // Between elements of a tensor and sums with the channels of a position side by side: channel c of
 // position p is the element at c * channel_stride_bytes + p * position_stride_bytes and the sum at
 // p * sum_pitch + c.
@@ -43,9 +46,10 @@ struct CorrelateTaps {
   void* sums;
 };
 
-// sums[0] += source[0] + source[lanes] + ...
+// sums[0] += source[0] + source[pitch] + ..., `count` vectors.
 struct SumLanes {
   const void* source;
+  std::int64_t pitch;  // in sums
   std::int64_t count;
   void* sums;
 };

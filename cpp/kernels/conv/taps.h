@@ -133,16 +133,17 @@ void correlate_taps(const CorrelateTaps& args) {
 }
 
 template <class V>
-void sum_lanes(const SumLanes& a) {
+void sum_lanes(const SumLanes& args) {
+  const SumLanes a = args;
   constexpr int kChains = 4;  // additions that do not wait for each other
   const auto* from = static_cast<const typename V::Sum*>(a.source);
   auto* const to = static_cast<typename V::Sum*>(a.sums);
   V own[kChains] = {V::load(to), V::fill(0), V::fill(0), V::fill(0)};
   std::int64_t j = 0;
   for (; j + kChains <= a.count; j += kChains) {
-    for (int i = 0; i < kChains; ++i) own[i] = own[i] + V::load(from + (j + i) * V::lanes);
+    for (int i = 0; i < kChains; ++i) own[i] = own[i] + V::load(from + (j + i) * a.pitch);
   }
-  for (; j < a.count; ++j) own[0] = own[0] + V::load(from + j * V::lanes);
+  for (; j < a.count; ++j) own[0] = own[0] + V::load(from + j * a.pitch);
   ((own[0] + own[1]) + (own[2] + own[3])).store(to);
 }
 
