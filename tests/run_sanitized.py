@@ -18,7 +18,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sysconfig.get_path("scripts"))
-PYTHON_TESTS = ["test_pool_values.py", "test_pool_layouts.py", "test_errors.py", "test_plans.py"]
+PYTHON_TESTS = [
+    "test_pool_values.py",
+    "test_pool_layouts.py",
+    "test_conv_layouts.py",
+    "test_errors.py",
+    "test_plans.py",
+]
 # PyTorch and JAX allocate in ways a preloaded sanitizer takes minutes to follow, and processes
 # started by a test would not be sanitized.
 WITHOUT = "not pytorch and not torch and not jax and not sparse and not device and not allocates"
