@@ -114,6 +114,10 @@ CASES = (
     ConvCase("depthwise_2d", (2, 17, 8, 9), (17, 1, 3, 3), stride=2, padding=1, groups=17),
     ConvCase("depthwise_3d", (1, 5, 4, 5, 6), (5, 1, 3, 3, 3), padding=1, groups=5),
     ConvCase("depthwise_multiplier", (2, 5, 8, 8), (15, 1, 3, 3), padding=1, groups=5),
+    ConvCase("depthwise_long", (1, 9, 70, 5), (9, 1, 5, 3), padding=(2, 1), groups=9),
+    ConvCase("depthwise_strided", (3, 33, 41, 18), (33, 1, 3, 5), (3, 2), (1, 2), groups=33),
+    ConvCase("depthwise_slices", (1, 8, 40, 6, 7), (8, 1, 3, 2, 3), (2, 1, 1), 1, groups=8),
+    ConvCase("groups_of_3_to_2", (2, 27, 33, 9), (18, 3, 3, 3), padding=1, groups=9),
     ConvCase("depthwise_dilated", (1, 8, 11, 11), (8, 1, 3, 3), dilation=2, padding=2, groups=8),
     # Dilation
     ConvCase("dilation_1d", (2, 3, 19), (4, 3, 3), dilation=4),
@@ -159,8 +163,9 @@ def find_conv_case(name: str) -> ConvCase:
 def conv_cases(draw) -> ConvCase:
     rank = draw(st.integers(1, 3))
     batch = draw(st.sampled_from([(), (1,), (2,), (5,)]))
-    groups = draw(st.integers(1, 4))
-    input_channels, output_channels = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    groups = draw(st.sampled_from([1, 2, 3, 4, 9, 17]))
+    most = 5 if groups < 5 else 2
+    input_channels, output_channels = draw(st.integers(1, most)), draw(st.integers(1, most))
     axes = [draw(_axes(longest={1: 12, 2: 6, 3: 3}[rank])) for _ in range(rank)]
     lengths, kernels, strides, paddings, dilations = zip(*axes, strict=True)
     return ConvCase(

@@ -21,8 +21,15 @@ import c_programs
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sysconfig.get_path("scripts"))
-PYTHON_TESTS = ["test_pool_values.py", "test_pool_layouts.py", "test_errors.py", "test_plans.py"]
-PYTHON_TESTS += ["test_infiniop_errors.py", "test_infiniop_runtime.py"]
+PYTHON_TESTS = [
+    "test_pool_values.py",
+    "test_pool_layouts.py",
+    "test_conv_layouts.py",
+    "test_errors.py",
+    "test_plans.py",
+    "test_infiniop_errors.py",
+    "test_infiniop_runtime.py",
+]
 # With their arguments.
 C_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c_programs.EXAMPLES}
 C_PROGRAMS[ROOT / "tests" / "c" / "error_table.c"] = []

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 
 #include "base/task_queue.h"
 #include "base/threads.h"
@@ -11,8 +12,6 @@
 namespace backops {
 namespace {
 
-// Elements that one task copies.
-constexpr std::int64_t kCopyElements = 16384;
 // Fewer multiplications than this are done before another thread is awake.
 constexpr double kAloneWork = 200000;
 
@@ -45,12 +44,7 @@ struct Operand {
   DenseAxes axes{};
   char* tensor = nullptr;
   char* dense = nullptr;
-  bool in_place = true;  // nothing to copy
-  std::int64_t items_per_task = 1;
-
-  std::int64_t tasks() const {
-    return in_place ? 0 : (axes.items + items_per_task - 1) / items_per_task;
-  }
+  DenseCopy copy;  // of no pieces where there is nothing to copy
 };
 
 }  // namespace
@@ -61,7 +55,8 @@ struct ConvPlan::Impl {
   ConvProblem problem;
   std::int64_t output_shape[kMaxDims];
   ConvShape shape;
-  const PoolKernels* kernels;  // for their conversions
+  const ConvKernels* kernels;    // for their conversions
+  const PoolKernels* roundings;  // of the precision modes
   std::unique_ptr<const ConvEngine> engine;
   std::string kernel;
   int threads;
@@ -70,8 +65,9 @@ struct ConvPlan::Impl {
   std::size_t grad_output_at, input_at, weight_at, grad_input_at, grad_weight_at, grad_bias_at;
   std::size_t engine_at, workers_at, worker_bytes, total_bytes;
 
-  std::size_t copy_bytes() const { return whole_lines(kDenseCopyBytes); }
-  Operand activation(const TensorView* view, char* dense, bool reads) const;
+  Operand activation(const TensorView* view, char* dense, bool reads, bool channels_first) const;
+  Activation for_engine(const TensorView* view, const Operand& operand) const;
+  bool prefers_channels_first(const TensorView& grad_output) const;
   Operand weights(const TensorView* view, char* dense, bool reads) const;
   Operand bias(const TensorView* view, char* dense) const;
   void settle(Operand& operand, bool reads) const;
@@ -81,11 +77,15 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
     : problem(asked) {
   check_conv_problem(problem, output_shape);
   shape = shape_of(problem, output_shape);
-  kernels = &pool_kernels(isa, problem.dtype);
+  kernels = &conv_kernels(isa, problem.dtype);
+  roundings = &pool_kernels(isa, problem.dtype);
   const double products = 2.0 * static_cast<double>(shape.batch * shape.out_positions()) *
                           static_cast<double>(shape.weights());
   threads = products < kAloneWork ? 1 : thread_count;
-  if (shape.batch > 0) engine = make_onednn_engine(shape, {threads, deterministic}, isa);
+  if (shape.batch > 0) {
+    engine = make_lanes_engine(shape, threads, problem.rounding, problem.dtype, isa);
+    if (!engine) engine = make_onednn_engine(shape, {threads, deterministic}, problem.dtype, isa);
+  }
   if (!engine) engine = make_plain_engine(shape);
   kernel = std::string("conv_") + name_of(problem.dtype) + " " + engine->name();
 
@@ -97,15 +97,16 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
     return here;
   };
   const std::int64_t in_elements = shape.batch * shape.in_positions() * shape.channels;
-  grad_output_at = place(true, shape.batch * shape.out_positions() * shape.outputs);
-  input_at = place(shape.wants_weight, in_elements);
+  const bool copies = engine->activations() != Activations::tensors;
+  grad_output_at = place(copies, shape.batch * shape.out_positions() * shape.outputs);
+  input_at = place(copies && shape.wants_weight, in_elements);
   weight_at = place(shape.wants_input, shape.weights());
-  grad_input_at = place(shape.wants_input, in_elements);
+  grad_input_at = place(copies && shape.wants_input, in_elements);
   grad_weight_at = place(shape.wants_weight, shape.weights());
   grad_bias_at = place(shape.wants_bias, shape.outputs);
   engine_at = at;
   workers_at = engine_at + whole_lines(engine->engine_bytes());
-  worker_bytes = copy_bytes() + whole_lines(engine->worker_bytes());
+  worker_bytes = whole_lines(engine->worker_bytes());
   total_bytes = workers_at + static_cast<std::size_t>(threads) * worker_bytes + kLineBytes;
 }
 
@@ -116,31 +117,61 @@ void ConvPlan::Impl::settle(Operand& operand, bool reads) const {
                       !(reads && problem.rounding != Rounding::none) &&
                       reinterpret_cast<std::uintptr_t>(operand.tensor) % element == 0 &&
                       operand.axes.is_dense(static_cast<std::int64_t>(element));
-  operand.in_place = usable;
-  if (usable) operand.dense = operand.tensor;
-  operand.axes.merge();
-  operand.items_per_task = std::max<std::int64_t>(
-      1, kCopyElements / std::max<std::int64_t>(1, operand.axes.item_elements()));
+  if (usable) {
+    operand.dense = operand.tensor;
+  } else {
+    operand.copy = DenseCopy(operand.axes);
+  }
 }
 
-Operand ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads) const {
+Operand ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads,
+                                   bool channels_first) const {
   Operand operand;
   if (view == nullptr) return operand;
   const int channel_dim = problem.ndim - problem.rank - 1;
   operand.tensor = view->data;
   operand.dense = dense;
   DenseAxes& axes = operand.axes;
-  axes.items = shape.batch;
-  axes.item_stride_bytes = channel_dim == 1 ? view->stride_bytes[0] : 0;
+  axes.shape[0] = shape.batch;
+  axes.stride_bytes[0] = channel_dim == 1 ? view->stride_bytes[0] : 0;
+  const int first_position = channels_first ? 2 : 1;
   for (int axis = 0; axis < kMaxConvRank; ++axis) {
     const int own = axis - (kMaxConvRank - problem.rank);
-    axes.shape[axis] = own < 0 ? 1 : view->shape[channel_dim + 1 + own];
-    axes.stride_bytes[axis] = own < 0 ? 0 : view->stride_bytes[channel_dim + 1 + own];
+    axes.shape[first_position + axis] = own < 0 ? 1 : view->shape[channel_dim + 1 + own];
+    axes.stride_bytes[first_position + axis] =
+        own < 0 ? 0 : view->stride_bytes[channel_dim + 1 + own];
   }
-  axes.shape[3] = view->shape[channel_dim];
-  axes.stride_bytes[3] = view->stride_bytes[channel_dim];
-  settle(operand, reads);
+  const int channel_axis = channels_first ? 1 : 4;
+  axes.shape[channel_axis] = view->shape[channel_dim];
+  axes.stride_bytes[channel_axis] = view->stride_bytes[channel_dim];
+  if (engine->activations() == Activations::tensors) {
+    operand.dense = operand.tensor;
+  } else {
+    settle(operand, reads);
+  }
   return operand;
+}
+
+// What needs no transposing, where the engine takes both.
+bool ConvPlan::Impl::prefers_channels_first(const TensorView& grad_output) const {
+  if (engine->activations() != Activations::either) return false;
+  const int channel_dim = problem.ndim - problem.rank - 1;
+  return std::abs(grad_output.stride_bytes[problem.ndim - 1]) <
+         std::abs(grad_output.stride_bytes[channel_dim]);
+}
+
+Activation ConvPlan::Impl::for_engine(const TensorView* view, const Operand& operand) const {
+  Activation result{};
+  result.data = operand.dense;
+  if (view == nullptr) return result;
+  const int channel_dim = problem.ndim - problem.rank - 1;
+  result.image_stride_bytes = channel_dim == 1 ? view->stride_bytes[0] : 0;
+  result.channel_stride_bytes = view->stride_bytes[channel_dim];
+  for (int axis = 0; axis < problem.rank; ++axis) {
+    result.stride_bytes[kMaxConvRank - problem.rank + axis] =
+        view->stride_bytes[channel_dim + 1 + axis];
+  }
+  return result;
 }
 
 Operand ConvPlan::Impl::weights(const TensorView* view, char* dense, bool reads) const {
@@ -149,14 +180,14 @@ Operand ConvPlan::Impl::weights(const TensorView* view, char* dense, bool reads)
   operand.tensor = view->data;
   operand.dense = dense;
   DenseAxes& axes = operand.axes;
-  axes.items = view->shape[0];
-  axes.item_stride_bytes = view->stride_bytes[0];
-  axes.shape[0] = view->shape[1];
-  axes.stride_bytes[0] = view->stride_bytes[1];
+  for (int axis = 0; axis < 2; ++axis) {
+    axes.shape[axis] = view->shape[axis];
+    axes.stride_bytes[axis] = view->stride_bytes[axis];
+  }
   for (int axis = 0; axis < kMaxConvRank; ++axis) {
     const int own = axis - (kMaxConvRank - problem.rank);
-    axes.shape[1 + axis] = own < 0 ? 1 : view->shape[2 + own];
-    axes.stride_bytes[1 + axis] = own < 0 ? 0 : view->stride_bytes[2 + own];
+    axes.shape[2 + axis] = own < 0 ? 1 : view->shape[2 + own];
+    axes.stride_bytes[2 + axis] = own < 0 ? 0 : view->stride_bytes[2 + own];
   }
   settle(operand, reads);
   return operand;
@@ -167,7 +198,7 @@ Operand ConvPlan::Impl::bias(const TensorView* view, char* dense) const {
   if (view == nullptr) return operand;
   operand.tensor = view->data;
   operand.dense = dense;
-  operand.axes = {1, 0, {1, 1, 1, view->shape[0]}, {0, 0, 0, view->stride_bytes[0]}};
+  operand.axes = {{1, 1, 1, 1, view->shape[0]}, {0, 0, 0, 0, view->stride_bytes[0]}};
   settle(operand, false);
   return operand;
 }
@@ -193,29 +224,6 @@ struct ConvRun {
   char* scratch_of(int worker) const {
     return workers + static_cast<std::size_t>(worker) * plan.worker_bytes;
   }
-
-  void copy_in(const Operand& o, std::int64_t task, char* scratch) const {
-    const std::int64_t elements = o.axes.item_elements();
-    const std::int64_t end = std::min(o.axes.items, (task + 1) * o.items_per_task);
-    for (std::int64_t item = task * o.items_per_task; item < end; ++item) {
-      char* const dense =
-          o.dense + item * elements * static_cast<std::int64_t>(plan.shape.sum_bytes());
-      copy_to_dense(o.axes, o.tensor, item, dense, *plan.kernels, scratch);
-      if (plan.problem.rounding == Rounding::none) continue;
-      round_operands(reinterpret_cast<float*>(dense), elements, plan.problem.rounding,
-                     *plan.kernels);
-    }
-  }
-
-  void copy_out(const Operand& o, std::int64_t task, char* scratch) const {
-    const std::int64_t elements = o.axes.item_elements();
-    const std::int64_t end = std::min(o.axes.items, (task + 1) * o.items_per_task);
-    for (std::int64_t item = task * o.items_per_task; item < end; ++item) {
-      const char* const dense =
-          o.dense + item * elements * static_cast<std::int64_t>(plan.shape.sum_bytes());
-      copy_from_dense(o.axes, o.tensor, item, dense, *plan.kernels, scratch);
-    }
-  }
 };
 
 // Calls body(task, worker) for every task, on several threads.
@@ -235,15 +243,15 @@ void for_tasks(std::int64_t tasks, int threads, const Body& body) {
       &job);
 }
 
-// Calls body(operand, task of its own, worker).
+// Calls body(operand, piece).
 template <class Body>
 void for_copies(const Operand (&operands)[3], int threads, const Body& body) {
-  std::int64_t tasks = 0;
-  for (const Operand& operand : operands) tasks += operand.tasks();
-  for_tasks(tasks, threads, [&](std::int64_t task, int worker) {
+  std::int64_t pieces = 0;
+  for (const Operand& operand : operands) pieces += operand.copy.pieces();
+  for_tasks(pieces, threads, [&](std::int64_t piece, int) {
     for (const Operand& operand : operands) {
-      if (task < operand.tasks()) return body(operand, task, worker);
-      task -= operand.tasks();
+      if (piece < operand.copy.pieces()) return body(operand, piece);
+      piece -= operand.copy.pieces();
     }
   });
 }
@@ -255,31 +263,40 @@ bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
   threads = std::min(threads, p.threads);
   const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
   char* const base = static_cast<char*>(workspace) + (kLineBytes - misalignment) % kLineBytes;
-  ConvRun run{p,
-              {p.activation(t.grad_output, base + p.grad_output_at, true),
-               p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true),
-               p.weights(p.shape.wants_input ? t.weight : nullptr, base + p.weight_at, true)},
-              {p.activation(t.grad_input, base + p.grad_input_at, false),
-               p.weights(t.grad_weight, base + p.grad_weight_at, false),
-               p.bias(t.grad_bias, base + p.grad_bias_at)},
-              {},
-              base + p.workers_at};
-  run.buffers = {
-      run.inputs[0].dense,  run.inputs[1].dense,  run.inputs[2].dense, run.results[0].dense,
-      run.results[1].dense, run.results[2].dense, base + p.engine_at,  nullptr};
-  for_copies(run.inputs, threads, [&](const Operand& operand, std::int64_t task, int worker) {
-    run.copy_in(operand, task, run.scratch_of(worker));
+  const bool first = p.prefers_channels_first(*t.grad_output);
+  ConvRun run{
+      p,
+      {p.activation(t.grad_output, base + p.grad_output_at, true, first),
+       p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true, first),
+       p.weights(p.shape.wants_input ? t.weight : nullptr, base + p.weight_at, true)},
+      {p.activation(t.grad_input, base + p.grad_input_at, false, first),
+       p.weights(t.grad_weight, base + p.grad_weight_at, false),
+       p.bias(t.grad_bias, base + p.grad_bias_at)},
+      {},
+      base + p.workers_at};
+  run.buffers = {p.for_engine(t.grad_output, run.inputs[0]),
+                 p.for_engine(t.input, run.inputs[1]),
+                 p.for_engine(t.grad_input, run.results[0]),
+                 first,
+                 run.inputs[2].dense,
+                 run.results[1].dense,
+                 run.results[2].dense,
+                 base + p.engine_at,
+                 nullptr};
+  for_copies(run.inputs, threads, [&](const Operand& operand, std::int64_t piece) {
+    operand.copy.to_dense(piece, operand.tensor, operand.dense, *p.kernels, p.problem.rounding,
+                          *p.roundings);
   });
   std::atomic<bool> done{true};
   for (int phase = 0; phase < p.engine->phases(); ++phase) {
     for_tasks(p.engine->tasks(phase), threads, [&](std::int64_t task, int worker) {
       ConvBuffers own = run.buffers;
-      own.scratch = run.scratch_of(worker) + p.copy_bytes();
+      own.scratch = run.scratch_of(worker);
       if (!p.engine->work(phase, task, own)) done = false;
     });
   }
-  for_copies(run.results, threads, [&](const Operand& operand, std::int64_t task, int worker) {
-    run.copy_out(operand, task, run.scratch_of(worker));
+  for_copies(run.results, threads, [&](const Operand& operand, std::int64_t piece) {
+    operand.copy.from_dense(piece, operand.tensor, operand.dense, *p.kernels);
   });
   return done;
 }

@@ -1,4 +1,5 @@
-// What computes the gradients once the tensors are dense: channels-last, in the type of the sums.
+// What computes the gradients. Most engines work on dense copies of the tensors, in the type of the
+// sums; some read and write the tensors themselves.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,9 @@
 #include <string>
 
 #include "base/isa.h"
+#include "kernels/conv/conv.h"
 #include "ops/conv_backward.h"
+#include "ops/precision.h"
 
 namespace backops {
 
@@ -28,18 +31,32 @@ struct ConvShape {
 
   std::int64_t in_positions() const { return in[0] * in[1] * in[2]; }
   std::int64_t out_positions() const { return out[0] * out[1] * out[2]; }
+  std::int64_t in_image() const { return in_positions() * channels; }
+  std::int64_t out_image() const { return out_positions() * outputs; }
   std::int64_t kernel_positions() const { return kernel[0] * kernel[1] * kernel[2]; }
   std::int64_t weights() const { return outputs * (channels / groups) * kernel_positions(); }
   std::size_t sum_bytes() const { return is_double ? sizeof(double) : sizeof(float); }
 };
 
-// Activations are (batch, positions, channels), weights (outputs, channels per group, positions),
-// all of them dense. Null where the problem has no use for them.
+// How an engine wants grad_output, input and grad_input.
+enum class Activations : std::uint8_t {
+  channels_last,  // dense sums, (batch, positions, channels)
+  either,         // that, or (batch, channels, positions)
+  tensors,        // as the caller gave them
+};
+
+struct Activation {
+  char* data;
+  // Those of the caller's tensor; of no meaning for a dense copy.
+  std::int64_t image_stride_bytes, channel_stride_bytes, stride_bytes[kMaxConvRank];
+};
+
+// Weights are (outputs, channels per group, positions), dense sums. Data is null where the problem
+// has no use for it.
 struct ConvBuffers {
-  const void* grad_output;
-  const void* input;
+  Activation grad_output, input, grad_input;
+  bool channels_first;  // the dense activations
   const void* weight;
-  void* grad_input;
   void* grad_weight;
   void* grad_bias;
   char* memory;   // engine_bytes(), aligned to a cache line, shared by all workers
@@ -50,6 +67,7 @@ class ConvEngine {
  public:
   virtual ~ConvEngine() = default;
   virtual std::string name() const = 0;
+  virtual Activations activations() const { return Activations::channels_last; }
   virtual std::size_t engine_bytes() const = 0;
   virtual std::size_t worker_bytes() const = 0;
 
@@ -67,9 +85,12 @@ struct ConvCuts {
   bool deterministic;
 };
 
+// Null for problems that have not enough groups to fill vectors with.
+std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape, int threads,
+                                                    Rounding rounding, DType dtype, Isa isa);
 // Null where oneDNN is not built in, is not to be used on this instruction set, or refuses.
 std::unique_ptr<const ConvEngine> make_onednn_engine(const ConvShape& shape, const ConvCuts& cuts,
-                                                     Isa isa);
+                                                     DType dtype, Isa isa);
 // Takes every problem.
 std::unique_ptr<const ConvEngine> make_plain_engine(const ConvShape& shape);
 

@@ -125,8 +125,8 @@ class PlainEngine : public ConvEngine {
   void sum_input(const ConvBuffers& b, std::int64_t n) const {
     const std::int64_t in_size = s_.in_positions() * s_.channels;
     const Sum* const grad =
-        static_cast<const Sum*>(b.grad_output) + n * s_.out_positions() * s_.outputs;
-    Sum* const result = static_cast<Sum*>(b.grad_input) + n * in_size;
+        reinterpret_cast<const Sum*>(b.grad_output.data) + n * s_.out_positions() * s_.outputs;
+    Sum* const result = reinterpret_cast<Sum*>(b.grad_input.data) + n * in_size;
     const Sum* const weight = transposed_weight(b);
     const std::int64_t group_outputs = s_.outputs / s_.groups;
     std::fill(result, result + in_size, Sum{0});
@@ -148,9 +148,9 @@ class PlainEngine : public ConvEngine {
     }
     for (std::int64_t n = 0; n < s_.batch; ++n) {
       const Sum* const grad =
-          static_cast<const Sum*>(b.grad_output) + n * s_.out_positions() * s_.outputs;
+          reinterpret_cast<const Sum*>(b.grad_output.data) + n * s_.out_positions() * s_.outputs;
       const Sum* const input =
-          static_cast<const Sum*>(b.input) + n * s_.in_positions() * s_.channels;
+          reinterpret_cast<const Sum*>(b.input.data) + n * s_.in_positions() * s_.channels;
       for_pairs([&](std::int64_t k, std::int64_t out, std::int64_t in) {
         for (std::int64_t o = begin; o < end; ++o) {
           const Sum value = grad[out * s_.outputs + o];
@@ -165,7 +165,7 @@ class PlainEngine : public ConvEngine {
   void sum_bias(const ConvBuffers& b, std::int64_t begin, std::int64_t end) const {
     Sum* const result = static_cast<Sum*>(b.grad_bias);
     std::fill(result + begin, result + end, Sum{0});
-    const Sum* grad = static_cast<const Sum*>(b.grad_output);
+    const Sum* grad = reinterpret_cast<const Sum*>(b.grad_output.data);
     for (std::int64_t i = 0; i < s_.batch * s_.out_positions(); ++i, grad += s_.outputs) {
       for (std::int64_t o = begin; o < end; ++o) result[o] += grad[o];
     }

@@ -3,7 +3,7 @@
 
 #include "base/task_queue.h"
 #include "base/threads.h"
-#include "kernels/pool/scalar.h"
+#include "kernels/vectors/scalar.h"
 #include "ops/pool_plan.h"
 
 namespace backops {

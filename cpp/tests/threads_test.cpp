@@ -85,17 +85,23 @@ void test_every_item_is_done_once() {
   }
 }
 
-// Like work_on_job, but so slow that the other threads are awake in time and the caller, who is
-// faster, finds nothing left while they are still at work.
+// Like work_on_job, but the caller waits until another thread has taken an item, which on a busy
+// machine may be long after its own first one, and then finds nothing left while the others are
+// still at work.
 void work_slowly(void* context, int worker) {
   Job& job = *static_cast<Job*>(context);
   const auto count = static_cast<std::int64_t>(job.done.size());
+  std::int64_t own = 0;
   for (;;) {
     const std::int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
     if (item >= count) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(worker == 0 ? 2 : 5));
     ++job.done[static_cast<std::size_t>(item)];
     ++job.per_worker[worker];
+    ++own;
+    for (int wait = 0; worker == 0 && job.next == own && wait < 5000; ++wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
 }
 

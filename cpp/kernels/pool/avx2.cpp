@@ -1,7 +1,7 @@
 // AVX2 with F16C. Sums of float64 use the portable vector, compiled for this instruction set.
-#include "kernels/pool/array_vector.h"
-#include "kernels/pool/avx2_vector.h"
 #include "kernels/pool/body.h"
+#include "kernels/vectors/array_vector.h"
+#include "kernels/vectors/avx2_vector.h"
 
 namespace backops {
 

@@ -1,6 +1,6 @@
 // AVX-512 F, BW, DQ, VL.
-#include "kernels/pool/avx512_vector.h"
 #include "kernels/pool/body.h"
+#include "kernels/vectors/avx512_vector.h"
 
 namespace backops {
 

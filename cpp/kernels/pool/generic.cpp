@@ -1,6 +1,6 @@
 // Any CPU: vectors are small arrays that the compiler may turn into whatever it has.
-#include "kernels/pool/array_vector.h"
 #include "kernels/pool/body.h"
+#include "kernels/vectors/array_vector.h"
 
 namespace backops {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/pool/scalar.h"
+#include "kernels/vectors/scalar.h"
 
 namespace backops {
 namespace {
@@ -65,6 +65,24 @@ struct ArrayVector {
   ArrayVector operator*(const ArrayVector& other) const {
     ArrayVector result;
     for (int i = 0; i < lanes; ++i) result.lane[i] = lane[i] * other.lane[i];
+    return result;
+  }
+
+  // this + a * b; other vectors round it once
+  ArrayVector plus_product(const ArrayVector& a, const ArrayVector& b) const {
+    return *this + a * b;
+  }
+  // The first, or the last, halves of a and b, lane by lane in turn.
+  static ArrayVector low(const ArrayVector& a, const ArrayVector& b) { return in_turn(a, b, 0); }
+  static ArrayVector high(const ArrayVector& a, const ArrayVector& b) {
+    return in_turn(a, b, lanes / 2);
+  }
+  static ArrayVector in_turn(const ArrayVector& a, const ArrayVector& b, int first) {
+    ArrayVector result;
+    for (int i = 0; i < lanes / 2; ++i) {
+      result.lane[2 * i] = a.lane[first + i];
+      result.lane[2 * i + 1] = b.lane[first + i];
+    }
     return result;
   }
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/pool/scalar.h"
+#include "kernels/vectors/scalar.h"
 
 namespace backops {
 namespace {
@@ -104,6 +104,21 @@ struct Avx512Vector {
 
   Avx512Vector operator+(Avx512Vector other) const { return {_mm512_add_ps(value, other.value)}; }
   Avx512Vector operator*(Avx512Vector other) const { return {_mm512_mul_ps(value, other.value)}; }
+  // this + a * b, rounded once
+  Avx512Vector plus_product(Avx512Vector a, Avx512Vector b) const {
+    return {_mm512_fmadd_ps(a.value, b.value, value)};
+  }
+  // The first, or the last, halves of a and b, lane by lane in turn.
+  static Avx512Vector low(Avx512Vector a, Avx512Vector b) {
+    const __m512i turn = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return {_mm512_permutex2var_ps(a.value, turn, b.value)};
+  }
+  static Avx512Vector high(Avx512Vector a, Avx512Vector b) {
+    const __m512i turn =
+        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return {_mm512_permutex2var_ps(a.value, turn, b.value)};
+  }
+
   using Mask = __mmask16;
   static Mask mask(std::uint32_t lanes_with_bits) { return static_cast<Mask>(lanes_with_bits); }
   Avx512Vector add_masked(Avx512Vector other, Mask chosen) const {
@@ -152,6 +167,17 @@ struct Avx512DoubleVector {
   Avx512DoubleVector operator*(Avx512DoubleVector other) const {
     return {_mm512_mul_pd(value, other.value)};
   }
+  Avx512DoubleVector plus_product(Avx512DoubleVector a, Avx512DoubleVector b) const {
+    return {_mm512_fmadd_pd(a.value, b.value, value)};
+  }
+  static Avx512DoubleVector low(Avx512DoubleVector a, Avx512DoubleVector b) {
+    return {_mm512_permutex2var_pd(a.value, _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), b.value)};
+  }
+  static Avx512DoubleVector high(Avx512DoubleVector a, Avx512DoubleVector b) {
+    return {
+        _mm512_permutex2var_pd(a.value, _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15), b.value)};
+  }
+
   using Mask = __mmask8;
   static Mask mask(std::uint32_t lanes_with_bits) { return static_cast<Mask>(lanes_with_bits); }
   Avx512DoubleVector add_masked(Avx512DoubleVector other, Mask chosen) const {

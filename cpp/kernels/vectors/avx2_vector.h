@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/pool/scalar.h"
+#include "kernels/vectors/scalar.h"
 
 namespace backops {
 namespace {
@@ -77,6 +77,20 @@ struct Avx2Vector {
 
   Avx2Vector operator+(Avx2Vector other) const { return {_mm256_add_ps(value, other.value)}; }
   Avx2Vector operator*(Avx2Vector other) const { return {_mm256_mul_ps(value, other.value)}; }
+  // this + a * b, rounded once
+  Avx2Vector plus_product(Avx2Vector a, Avx2Vector b) const {
+    return {_mm256_fmadd_ps(a.value, b.value, value)};
+  }
+  // The first, or the last, halves of a and b, lane by lane in turn.
+  static Avx2Vector low(Avx2Vector a, Avx2Vector b) {
+    return {_mm256_permute2f128_ps(_mm256_unpacklo_ps(a.value, b.value),
+                                   _mm256_unpackhi_ps(a.value, b.value), 0x20)};
+  }
+  static Avx2Vector high(Avx2Vector a, Avx2Vector b) {
+    return {_mm256_permute2f128_ps(_mm256_unpacklo_ps(a.value, b.value),
+                                   _mm256_unpackhi_ps(a.value, b.value), 0x31)};
+  }
+
   using Mask = __m256i;
   static Mask mask(std::uint32_t lanes_with_bits) {
     const __m256i bit = _mm256_sllv_epi32(_mm256_set1_epi32(1), lane_numbers());

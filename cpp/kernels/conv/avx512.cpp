@@ -1,0 +1,12 @@
+// AVX-512 F, BW, DQ, VL.
+#include "kernels/conv/body.h"
+#include "kernels/vectors/avx512_vector.h"
+
+namespace backops {
+
+BACKOPS_DEFINE_CONV_KERNELS(avx512, float32, float, Avx512Vector)
+BACKOPS_DEFINE_CONV_KERNELS(avx512, float16, Float16, Avx512Vector)
+BACKOPS_DEFINE_CONV_KERNELS(avx512, bfloat16, BFloat16, Avx512Vector)
+BACKOPS_DEFINE_CONV_KERNELS(avx512, float64, double, Avx512DoubleVector)
+
+}  // namespace backops

@@ -1,0 +1,30 @@
+// The convolution kernels as a table of functions. Included by one file per instruction set.
+#pragma once
+
+#include "kernels/conv/lanes.h"
+#include "kernels/conv/taps.h"
+
+namespace backops {
+namespace {
+
+template <class V, class E>
+constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, DType dtype) {
+  return {name,
+          isa,
+          dtype,
+          V::lanes,
+          sizeof(typename V::Sum),
+          to_lanes<V, E>,
+          from_lanes<V, E>,
+          gather_taps<V>,
+          correlate_taps<V>,
+          sum_lanes<V>};
+}
+
+}  // namespace
+}  // namespace backops
+
+#define BACKOPS_DEFINE_CONV_KERNELS(isa, dtype, element, vector) \
+  extern const ConvKernels conv_##dtype##_##isa;                 \
+  const ConvKernels conv_##dtype##_##isa =                       \
+      make_conv_kernels<vector, element>("conv_" #dtype "_" #isa, Isa::isa, DType::dtype);

@@ -1,0 +1,73 @@
+// Kernels of convolution gradients: bringing channels side by side, and sums over the taps of a
+// kernel where each lane of a vector is a channel of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "base/isa.h"
+
+namespace backops {
+
+// Of a vector of any instruction set.
+constexpr int kMostLanes = 16;
+
+// Between elements of a tensor and sums with the channels of a position side by side: channel c of
+// position p is the element at c * channel_stride_bytes + p * position_stride_bytes and the sum at
+// p * sum_pitch + c.
+struct LaneCopy {
+  char* elements;
+  std::int64_t channel_stride_bytes, position_stride_bytes;
+  void* sums;
+  std::int64_t sum_pitch;
+  std::int64_t channels, positions;
+};
+
+// target[j * target_step] = sum over t of weights[t] * source[offsets[t] + j * lanes]; all of them
+// are vectors, steps and offsets count sums.
+struct GatherTaps {
+  const void* source;
+  const void* weights;  // one vector per tap
+  const std::int64_t* offsets;
+  std::int64_t taps;
+  void* target;
+  std::int64_t target_step;
+  std::int64_t count;
+};
+
+// sums[r * columns + c] += sum over j of grad[j * lanes] * input[row_offsets[r] + c * column_step +
+// j * input_step]; again in vectors.
+struct CorrelateTaps {
+  const void* grad;
+  const void* input;
+  const std::int64_t* row_offsets;
+  std::int64_t rows, columns, column_step, input_step;
+  std::int64_t count;
+  void* sums;
+};
+
+// sums[0] += source[0] + source[pitch] + ..., `count` vectors.
+struct SumLanes {
+  const void* source;
+  std::int64_t pitch;  // in sums
+  std::int64_t count;
+  void* sums;
+};
+
+struct ConvKernels {
+  const char* name;  // conv_<dtype>_<isa>
+  Isa isa;
+  DType dtype;
+  int lanes;  // of a vector of sums
+  std::int64_t sum_bytes;
+  void (*to_lanes)(const LaneCopy&);    // elements in, sums out
+  void (*from_lanes)(const LaneCopy&);  // sums in, elements out
+  void (*gather)(const GatherTaps&);
+  void (*correlate)(const CorrelateTaps&);
+  void (*sum)(const SumLanes&);
+};
+
+// The kernels of `isa`, or of the next lower one that was built.
+const ConvKernels& conv_kernels(Isa isa, DType dtype);
+
+}  // namespace backops

@@ -1,0 +1,166 @@
+// Copies between tensors and sums whose channels lie side by side.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/conv/conv.h"
+#include "kernels/vectors/loops.h"
+#include "kernels/vectors/scalar.h"
+
+namespace backops {
+namespace {
+
+// Positions that are brought into place for all channels before the next ones: what is written
+// stays in the cache while its lines are filled.
+constexpr std::int64_t kPositionsAtOnce = 64;
+
+// Interleaving the halves often enough transposes.
+template <class V>
+BACKOPS_INLINE void transpose(V (&rows)[V::lanes]) {
+  V other[V::lanes];
+  for (int round = 1; round < V::lanes; round *= 2) {
+    for (int i = 0; i < V::lanes / 2; ++i) {
+      other[2 * i] = V::low(rows[i], rows[i + V::lanes / 2]);
+      other[2 * i + 1] = V::high(rows[i], rows[i + V::lanes / 2]);
+    }
+    for (int i = 0; i < V::lanes; ++i) rows[i] = other[i];
+  }
+}
+
+// Calls body(first channel, channels, first position, positions) for squares of at most V::lanes.
+template <class V, class Body>
+BACKOPS_INLINE void for_squares(const LaneCopy& a, const Body& body) {
+  for (std::int64_t chunk = 0; chunk < a.positions; chunk += kPositionsAtOnce) {
+    const std::int64_t left = a.positions - chunk;
+    const std::int64_t end = chunk + (left < kPositionsAtOnce ? left : kPositionsAtOnce);
+    for_vectors<V>(a.channels, [&](auto channel_kind, std::int64_t c, int channels) {
+      for_vectors<V>(end - chunk, [&](auto position_kind, std::int64_t p, int positions) {
+        body(channel_kind, c, channels, position_kind, chunk + p, positions);
+      });
+    });
+  }
+}
+
+template <class V, class E>
+BACKOPS_FLATTEN void to_lanes_transposed(const LaneCopy& args) {
+  using Sum = typename V::Sum;
+  const LaneCopy a = args;
+  for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
+                        std::int64_t p, int positions) {
+    const char* from = a.elements + c * a.channel_stride_bytes + p * std::int64_t{sizeof(E)};
+    V square[V::lanes];
+    for (int i = 0; i < V::lanes; ++i) {
+      square[i] =
+          i < channels
+              ? load<V>(position_kind,
+                        reinterpret_cast<const E*>(from + i * a.channel_stride_bytes), positions)
+              : V::fill(0);
+    }
+    transpose(square);
+    Sum* to = static_cast<Sum*>(a.sums) + p * a.sum_pitch + c;
+    for (int i = 0; i < V::lanes; ++i) {
+      if (i < positions) store(channel_kind, square[i], to + i * a.sum_pitch, channels);
+    }
+  });
+}
+
+template <class V, class E>
+BACKOPS_FLATTEN void from_lanes_transposed(const LaneCopy& args) {
+  using Sum = typename V::Sum;
+  const LaneCopy a = args;
+  for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
+                        std::int64_t p, int positions) {
+    const Sum* from = static_cast<const Sum*>(a.sums) + p * a.sum_pitch + c;
+    V square[V::lanes];
+    for (int i = 0; i < V::lanes; ++i) {
+      square[i] =
+          i < positions ? load<V>(channel_kind, from + i * a.sum_pitch, channels) : V::fill(0);
+    }
+    transpose(square);
+    char* to = a.elements + c * a.channel_stride_bytes + p * std::int64_t{sizeof(E)};
+    for (int i = 0; i < V::lanes; ++i) {
+      if (i < channels) {
+        store(position_kind, square[i], reinterpret_cast<E*>(to + i * a.channel_stride_bytes),
+              positions);
+      }
+    }
+  });
+}
+
+// Channels lie side by side in the tensor, too.
+template <class V, class E>
+BACKOPS_FLATTEN void to_lanes_aligned(const LaneCopy& args) {
+  using Sum = typename V::Sum;
+  const LaneCopy a = args;
+  for (std::int64_t p = 0; p < a.positions; ++p) {
+    const E* from = reinterpret_cast<const E*>(a.elements + p * a.position_stride_bytes);
+    Sum* to = static_cast<Sum*>(a.sums) + p * a.sum_pitch;
+    for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
+      store(kind, load<V>(kind, from + c, count), to + c, count);
+    });
+  }
+}
+
+template <class V, class E>
+BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
+  using Sum = typename V::Sum;
+  const LaneCopy a = args;
+  for (std::int64_t p = 0; p < a.positions; ++p) {
+    const Sum* from = static_cast<const Sum*>(a.sums) + p * a.sum_pitch;
+    E* to = reinterpret_cast<E*>(a.elements + p * a.position_stride_bytes);
+    for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
+      store(kind, load<V>(kind, from + c, count), to + c, count);
+    });
+  }
+}
+
+// Any strides: elements are collected, then converted a vector at a time.
+template <class V, class E>
+void to_lanes_collected(const LaneCopy& a) {
+  for (std::int64_t p = 0; p < a.positions; ++p) {
+    const char* const from = a.elements + p * a.position_stride_bytes;
+    auto* const to = static_cast<typename V::Sum*>(a.sums) + p * a.sum_pitch;
+    for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
+      E elements[V::lanes] = {};
+      for (int i = 0; i < count; ++i) {
+        elements[i] = load_unaligned<E>(from + (c + i) * a.channel_stride_bytes);
+      }
+      store(kind, V::load(elements), to + c, count);
+    });
+  }
+}
+
+template <class V, class E>
+void from_lanes_collected(const LaneCopy& a) {
+  for (std::int64_t p = 0; p < a.positions; ++p) {
+    const auto* const from = static_cast<const typename V::Sum*>(a.sums) + p * a.sum_pitch;
+    char* const to = a.elements + p * a.position_stride_bytes;
+    for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
+      E elements[V::lanes];
+      load<V>(kind, from + c, count).store(elements);
+      for (int i = 0; i < count; ++i) {
+        std::memcpy(to + (c + i) * a.channel_stride_bytes, &elements[i], sizeof(E));
+      }
+    });
+  }
+}
+
+template <class V, class E>
+void to_lanes(const LaneCopy& a) {
+  constexpr std::int64_t kBytes = sizeof(E);
+  if (a.channel_stride_bytes == kBytes) return to_lanes_aligned<V, E>(a);
+  if (a.position_stride_bytes == kBytes) return to_lanes_transposed<V, E>(a);
+  to_lanes_collected<V, E>(a);
+}
+
+template <class V, class E>
+void from_lanes(const LaneCopy& a) {
+  constexpr std::int64_t kBytes = sizeof(E);
+  if (a.channel_stride_bytes == kBytes) return from_lanes_aligned<V, E>(a);
+  if (a.position_stride_bytes == kBytes) return from_lanes_transposed<V, E>(a);
+  from_lanes_collected<V, E>(a);
+}
+
+}  // namespace
+}  // namespace backops

@@ -1,0 +1,151 @@
+// Sums over the taps of a kernel. Every lane is a channel of its own, so these are the gradients of
+// depthwise convolutions, and of grouped ones with a group per lane.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/conv/conv.h"
+#include "kernels/vectors/loops.h"
+
+namespace backops {
+namespace {
+
+// Sums kept in registers: enough to hide the latency of a multiplication, and no more than fit.
+constexpr int kGatherSums = 8;
+constexpr int kCorrelateSums = 14;
+
+template <class V, int kCount>
+BACKOPS_INLINE void gather_some(const GatherTaps& a, const typename V::Sum* source,
+                                typename V::Sum* target) {
+  const auto* const weights = static_cast<const typename V::Sum*>(a.weights);
+  V sums[kCount];
+  for (int i = 0; i < kCount; ++i) sums[i] = V::fill(0);
+  for (std::int64_t t = 0; t < a.taps; ++t) {
+    const V weight = V::load(weights + t * V::lanes);
+    const auto* const from = source + a.offsets[t];
+    for (int i = 0; i < kCount; ++i) {
+      sums[i] = sums[i].plus_product(weight, V::load(from + i * V::lanes));
+    }
+  }
+  for (int i = 0; i < kCount; ++i) sums[i].store(target + i * a.target_step);
+}
+
+template <class V, int kCount>
+BACKOPS_INLINE void gather_up_to(const GatherTaps& a, std::int64_t count,
+                                 const typename V::Sum* source, typename V::Sum* target) {
+  if (count == kCount) return gather_some<V, kCount>(a, source, target);
+  if constexpr (kCount > 1) gather_up_to<V, kCount - 1>(a, count, source, target);
+}
+
+// Cut into parts of nearly the same length: short ones wait for their own sums.
+template <class V>
+BACKOPS_FLATTEN void gather_taps(const GatherTaps& args) {
+  const GatherTaps a = args;
+  const auto* source = static_cast<const typename V::Sum*>(a.source);
+  auto* target = static_cast<typename V::Sum*>(a.target);
+  std::int64_t parts = (a.count + kGatherSums - 1) / kGatherSums;
+  for (std::int64_t left = a.count; left > 0; --parts) {
+    const std::int64_t count = (left + parts - 1) / parts;
+    gather_up_to<V, kGatherSums>(a, count, source, target);
+    source += count * V::lanes;
+    target += count * a.target_step;
+    left -= count;
+  }
+}
+
+// kDense: columns are one vector apart, which the compiler then knows.
+template <class V, int kRows, int kColumns, bool kDense>
+void correlate_some(const CorrelateTaps& a, const std::int64_t* row_offsets,
+                    const typename V::Sum* input, typename V::Sum* sums) {
+  const std::int64_t column_step = kDense ? V::lanes : a.column_step;
+  const auto* grad = static_cast<const typename V::Sum*>(a.grad);
+  const typename V::Sum* rows[kRows];
+  V own[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r) {
+    rows[r] = input + row_offsets[r];
+    for (int c = 0; c < kColumns; ++c) own[r][c] = V::fill(0);
+  }
+  for (std::int64_t j = 0; j < a.count; ++j, grad += V::lanes) {
+    const V value = V::load(grad);
+    for (int r = 0; r < kRows; ++r) {
+      for (int c = 0; c < kColumns; ++c) {
+        own[r][c] = own[r][c].plus_product(value, V::load(rows[r] + c * column_step));
+      }
+      rows[r] += a.input_step;
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kColumns; ++c) {
+      auto* const to = sums + (r * a.columns + c) * V::lanes;
+      (V::load(to) + own[r][c]).store(to);
+    }
+  }
+}
+
+template <class V, int kRows, int kColumns>
+void correlate_rows(const CorrelateTaps& a, std::int64_t first_row, std::int64_t row_count,
+                    std::int64_t first_column) {
+  if (row_count < kRows) {
+    if constexpr (kRows > 1) {
+      correlate_rows<V, kRows - 1, kColumns>(a, first_row, row_count, first_column);
+    }
+    return;
+  }
+  const auto* const input =
+      static_cast<const typename V::Sum*>(a.input) + first_column * a.column_step;
+  auto* const sums =
+      static_cast<typename V::Sum*>(a.sums) + (first_row * a.columns + first_column) * V::lanes;
+  if (a.column_step == V::lanes) {
+    correlate_some<V, kRows, kColumns, true>(a, a.row_offsets + first_row, input, sums);
+  } else {
+    correlate_some<V, kRows, kColumns, false>(a, a.row_offsets + first_row, input, sums);
+  }
+}
+
+// As many rows at once as there are registers for, in parts of nearly the same size.
+template <class V, int kColumns>
+void correlate_columns(const CorrelateTaps& a, std::int64_t columns, std::int64_t first_column) {
+  if (columns < kColumns) {
+    if constexpr (kColumns > 1) {
+      correlate_columns<V, kColumns - 1>(a, columns, first_column);
+    }
+    return;
+  }
+  constexpr int kMostRows = kCorrelateSums / kColumns < 8 ? kCorrelateSums / kColumns : 8;
+  std::int64_t parts = (a.rows + kMostRows - 1) / kMostRows;
+  for (std::int64_t row = 0; row < a.rows; --parts) {
+    const std::int64_t rows = (a.rows - row + parts - 1) / parts;
+    correlate_rows<V, kMostRows, kColumns>(a, row, rows, first_column);
+    row += rows;
+  }
+}
+
+template <class V>
+void correlate_taps(const CorrelateTaps& args) {
+  const CorrelateTaps a = args;
+  constexpr int kMostColumns = 8;
+  std::int64_t parts = (a.columns + kMostColumns - 1) / kMostColumns;
+  for (std::int64_t column = 0; column < a.columns; --parts) {
+    const std::int64_t columns = (a.columns - column + parts - 1) / parts;
+    correlate_columns<V, kMostColumns>(a, columns, column);
+    column += columns;
+  }
+}
+
+template <class V>
+void sum_lanes(const SumLanes& args) {
+  const SumLanes a = args;
+  constexpr int kChains = 4;  // additions that do not wait for each other
+  const auto* from = static_cast<const typename V::Sum*>(a.source);
+  auto* const to = static_cast<typename V::Sum*>(a.sums);
+  V own[kChains] = {V::load(to), V::fill(0), V::fill(0), V::fill(0)};
+  std::int64_t j = 0;
+  for (; j + kChains <= a.count; j += kChains) {
+    for (int i = 0; i < kChains; ++i) own[i] = own[i] + V::load(from + (j + i) * a.pitch);
+  }
+  for (; j < a.count; ++j) own[0] = own[0] + V::load(from + j * a.pitch);
+  ((own[0] + own[1]) + (own[2] + own[3])).store(to);
+}
+
+}  // namespace
+}  // namespace backops

@@ -1,0 +1,238 @@
+// Every row of kernels.inc against plain loops. Sums are of whole numbers, so that they are exact
+// in any order; whole buffers are compared, so that a byte written elsewhere is a difference too.
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "base/isa.h"
+#include "kernels/conv/conv.h"
+#include "tests/check.h"
+#include "tests/elements.h"
+#include "tests/memory.h"
+
+namespace backops {
+
+#define BACKOPS_CONV_KERNELS(isa, dtype) extern const ConvKernels conv_##dtype##_##isa;
+#include "kernels/conv/kernels.inc"
+#undef BACKOPS_CONV_KERNELS
+
+namespace {
+
+using namespace test;
+
+constexpr const ConvKernels* kTable[] = {
+#define BACKOPS_CONV_KERNELS(isa, dtype) &conv_##dtype##_##isa,
+#include "kernels/conv/kernels.inc"
+#undef BACKOPS_CONV_KERNELS
+};
+
+std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
+double read_sum(const ConvKernels& k, const Memory& memory, std::int64_t index) {
+  return read_element(sum_dtype(k.dtype), memory.data() + index * k.sum_bytes);
+}
+void write_sum(const ConvKernels& k, Memory& memory, std::int64_t index, double value) {
+  write_element(sum_dtype(k.dtype), value, memory.data() + index * k.sum_bytes);
+}
+
+Memory whole_numbers(const ConvKernels& k, std::int64_t count, Random& random) {
+  Memory memory(count * k.sum_bytes, 0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    write_sum(k, memory, i, static_cast<double>(random.integer(-8, 8)));
+  }
+  return memory;
+}
+
+// How the elements of a copy lie in memory.
+struct Strides {
+  std::int64_t channel, position, first;  // in elements
+};
+
+Strides strides_of(int kind, std::int64_t channels, std::int64_t positions) {
+  switch (kind) {
+    case 0: return {positions + 3, 1, 0};
+    case 1: return {1, channels + 2, 0};
+    case 2: return {2 * positions, 2, 0};
+    default: return {-positions, -1, channels * positions - 1};
+  }
+}
+
+struct CopyCase {
+  std::int64_t channels, positions, pitch;
+  Strides strides;
+
+  std::int64_t element(std::int64_t c, std::int64_t p) const {
+    return strides.first + c * strides.channel + p * strides.position;
+  }
+  std::int64_t elements() const {
+    const std::int64_t last = element(channels - 1, positions - 1);
+    return std::max(last, strides.first) + 1;
+  }
+  std::int64_t sums() const { return (positions - 1) * pitch + channels; }
+};
+
+void test_to_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misalignment,
+                   Random& random) {
+  const std::int64_t bytes = bytes_of(k.dtype);
+  Memory elements(c.elements() * bytes, misalignment), sums(c.sums() * k.sum_bytes, 0),
+      expected(c.sums() * k.sum_bytes, 0);
+  for (std::int64_t p = 0; p < c.positions; ++p) {
+    for (std::int64_t channel = 0; channel < c.channels; ++channel) {
+      const double value = rounded_to(k.dtype, random.real());
+      write_element(k.dtype, value, elements.data() + c.element(channel, p) * bytes);
+      write_sum(k, expected, p * c.pitch + channel, value);
+    }
+  }
+  k.to_lanes({elements.data() + c.strides.first * bytes, c.strides.channel * bytes,
+              c.strides.position * bytes, sums.data(), c.pitch, c.channels, c.positions});
+  CHECK(equal_bytes(sums, expected));
+}
+
+void test_from_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misalignment,
+                     Random& random) {
+  const std::int64_t bytes = bytes_of(k.dtype);
+  Memory elements(c.elements() * bytes, misalignment), expected(c.elements() * bytes, misalignment),
+      sums(c.sums() * k.sum_bytes, 0);
+  for (std::int64_t p = 0; p < c.positions; ++p) {
+    for (std::int64_t channel = 0; channel < c.channels; ++channel) {
+      const double value = rounded_to(sum_dtype(k.dtype), random.real());
+      write_sum(k, sums, p * c.pitch + channel, value);
+      write_element(k.dtype, value, expected.data() + c.element(channel, p) * bytes);
+    }
+  }
+  k.from_lanes({elements.data() + c.strides.first * bytes, c.strides.channel * bytes,
+                c.strides.position * bytes, sums.data(), c.pitch, c.channels, c.positions});
+  CHECK(equal_bytes(elements, expected));
+}
+
+void test_copies(const ConvKernels& k) {
+  Random random(1);
+  const std::int64_t sizes[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 64, 65, 80};
+  for (const std::int64_t channels : sizes) {
+    for (const std::int64_t positions : sizes) {
+      for (int kind = 0; kind < 4; ++kind) {
+        const CopyCase c{channels, positions, channels + (kind % 2) * 5,
+                         strides_of(kind, channels, positions)};
+        const std::int64_t misalignment = kind % 2 * (k.dtype == DType::float64 ? 8 : 2);
+        const Situation in("%s, %ld channels, %ld positions, strides %d", k.name,
+                           static_cast<long>(channels), static_cast<long>(positions), kind);
+        test_to_lanes(k, c, misalignment, random);
+        test_from_lanes(k, c, misalignment, random);
+      }
+    }
+  }
+}
+
+void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, std::int64_t step) {
+  Random random(static_cast<std::uint64_t>(taps * 100 + count));
+  constexpr std::int64_t kSpread = 6;  // of offsets, in vectors
+  const Memory source = whole_numbers(k, (count + kSpread) * k.lanes, random);
+  const Memory weights = whole_numbers(k, taps * k.lanes, random);
+  std::vector<std::int64_t> offsets;
+  for (std::int64_t t = 0; t < taps; ++t) {
+    offsets.push_back((random.integer(0, kSpread) - kSpread / 2) * k.lanes);
+  }
+  const std::int64_t size = ((count - 1) * step + 1) * k.lanes * k.sum_bytes;
+  Memory target(size, 0), expected(size, 0);
+  const std::int64_t first = kSpread / 2 * k.lanes;
+  for (std::int64_t j = 0; j < count; ++j) {
+    for (std::int64_t lane = 0; lane < k.lanes; ++lane) {
+      double sum = 0;
+      for (std::int64_t t = 0; t < taps; ++t) {
+        const std::int64_t at = first + offsets[static_cast<std::size_t>(t)] + j * k.lanes + lane;
+        sum += read_sum(k, weights, t * k.lanes + lane) * read_sum(k, source, at);
+      }
+      write_sum(k, expected, j * step * k.lanes + lane, sum + 0.0);
+    }
+  }
+  k.gather({source.data() + first * k.sum_bytes, weights.data(), offsets.data(), taps,
+            target.data(), step * k.lanes, count});
+  CHECK(equal_bytes(target, expected));
+}
+
+void test_correlate(const ConvKernels& k, std::int64_t rows, std::int64_t columns,
+                    std::int64_t column_step, std::int64_t input_step) {
+  Random random(static_cast<std::uint64_t>(rows * 100 + columns * 10 + input_step));
+  constexpr std::int64_t kCount = 11;
+  const std::int64_t row = (columns - 1) * column_step + (kCount - 1) * input_step + 1;
+  const Memory grad = whole_numbers(k, kCount * k.lanes, random);
+  const Memory input = whole_numbers(k, rows * row * k.lanes, random);
+  Memory sums = whole_numbers(k, rows * columns * k.lanes, random);
+  Memory expected(static_cast<std::int64_t>(sums.size()), 0);
+  std::vector<std::int64_t> offsets;
+  for (std::int64_t r = 0; r < rows; ++r) offsets.push_back((rows - 1 - r) * row * k.lanes);
+  for (std::int64_t i = 0; i < rows * columns * k.lanes; ++i) {
+    const std::int64_t lane = i % k.lanes, c = i / k.lanes % columns, r = i / k.lanes / columns;
+    double sum = read_sum(k, sums, i);
+    for (std::int64_t j = 0; j < kCount; ++j) {
+      const std::int64_t at = offsets[static_cast<std::size_t>(r)] +
+                              (c * column_step + j * input_step) * k.lanes + lane;
+      sum += read_sum(k, grad, j * k.lanes + lane) * read_sum(k, input, at);
+    }
+    write_sum(k, expected, i, sum + 0.0);
+  }
+  k.correlate({grad.data(), input.data(), offsets.data(), rows, columns, column_step * k.lanes,
+               input_step * k.lanes, kCount, sums.data()});
+  CHECK(equal_bytes(sums, expected));
+}
+
+void test_sum(const ConvKernels& k, std::int64_t count, std::int64_t pitch) {
+  Random random(static_cast<std::uint64_t>(count));
+  const Memory source = whole_numbers(k, count * pitch + k.lanes, random);
+  Memory sums = whole_numbers(k, k.lanes, random);
+  Memory expected(static_cast<std::int64_t>(sums.size()), 0);
+  for (std::int64_t lane = 0; lane < k.lanes; ++lane) {
+    double sum = read_sum(k, sums, lane);
+    for (std::int64_t j = 0; j < count; ++j) sum += read_sum(k, source, j * pitch + lane);
+    write_sum(k, expected, lane, sum + 0.0);
+  }
+  k.sum({source.data(), pitch, count, sums.data()});
+  CHECK(equal_bytes(sums, expected));
+}
+
+void test_row(const ConvKernels& k) {
+  if (k.isa > detected_isa()) {
+    std::printf("skipped: %s, which this CPU does not run\n", k.name);
+    return;
+  }
+  CHECK(k.lanes <= kMostLanes);
+  CHECK_EQUAL(k.sum_bytes, bytes_of(sum_dtype(k.dtype)));
+  test_copies(k);
+  for (const std::int64_t taps : {0, 1, 2, 9, 49}) {
+    for (std::int64_t count = 1; count <= 33; ++count) {
+      for (const std::int64_t step : {1, 3}) {
+        const Situation in("%s, %ld taps, %ld targets, step %ld", k.name, static_cast<long>(taps),
+                           static_cast<long>(count), static_cast<long>(step));
+        test_gather(k, taps, count, step);
+      }
+    }
+  }
+  for (std::int64_t rows = 1; rows <= 17; ++rows) {
+    for (std::int64_t columns = 1; columns <= 17; ++columns) {
+      const Situation in("%s, %ld rows, %ld columns", k.name, static_cast<long>(rows),
+                         static_cast<long>(columns));
+      test_correlate(k, rows, columns, 1, 1);
+      test_correlate(k, rows, columns, 2, 3);
+    }
+  }
+  for (std::int64_t count = 0; count <= 9; ++count) {
+    const Situation in("%s, sum of %ld", k.name, static_cast<long>(count));
+    test_sum(k, count, k.lanes);
+    test_sum(k, count, k.lanes + 3);
+  }
+}
+
+void test_selection() {
+  for (const ConvKernels* k : kTable) {
+    if (k->isa <= detected_isa()) CHECK_EQUAL(&conv_kernels(k->isa, k->dtype), k);
+  }
+}
+
+}  // namespace
+}  // namespace backops
+
+int main() {
+  for (const backops::ConvKernels* kernels : backops::kTable) backops::test_row(*kernels);
+  backops::test_selection();
+  return backops::test::finish();
+}

@@ -1,0 +1,77 @@
+// Ways to compute one gradient with oneDNN, in float32 on dense tensors. Each cuts its work into
+// parts that run at the same time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ops/conv_engine.h"
+
+namespace backops {
+
+struct GradientTensors {
+  const float* grad_output;
+  const float* input;
+  float* grad_input;
+  bool channels_first;  // otherwise channels-last
+};
+
+class InputGradient {
+ public:
+  virtual ~InputGradient() = default;
+  virtual std::string name() const = 0;
+  virtual bool takes_channels_first() const { return false; }
+  virtual std::size_t scratch_bytes() const = 0;  // of a worker
+
+  // The weights as it wants them are prepared once, before the parts.
+  virtual std::size_t weight_bytes() const = 0;
+  virtual void prepare(const float* weight, float* prepared, char* scratch) const = 0;
+
+  virtual std::int64_t parts() const = 0;
+  virtual void run(std::int64_t part, const GradientTensors& tensors, const float* prepared,
+                   char* scratch) const = 0;
+};
+
+class WeightGradient {
+ public:
+  virtual ~WeightGradient() = default;
+  virtual std::string name() const = 0;
+  virtual bool takes_channels_first() const { return false; }
+  virtual std::size_t scratch_bytes() const = 0;
+
+  virtual std::int64_t parts() const = 0;
+  virtual std::int64_t sum_elements() const = 0;  // that a part writes
+  virtual void run(std::int64_t part, const GradientTensors& tensors, float* sums,
+                   char* scratch) const = 0;
+  // Brings the sums of all parts into the order (outputs, channels of the group, positions).
+  virtual void write(const float* sums, float* grad_weight, char* scratch) const = 0;
+};
+
+// These throw dnnl::error, or return null, where there is no fast implementation.
+std::unique_ptr<const InputGradient> make_conv_input_gradient(const ConvShape& shape,
+                                                              const ConvCuts& cuts);
+std::unique_ptr<const WeightGradient> make_conv_weight_gradient(const ConvShape& shape,
+                                                                const ConvCuts& cuts);
+// Kernels of one element: the gradients are products of matrices.
+std::unique_ptr<const InputGradient> make_pointwise_input_gradient(const ConvShape& shape,
+                                                                   const ConvCuts& cuts);
+std::unique_ptr<const WeightGradient> make_pointwise_weight_gradient(const ConvShape& shape,
+                                                                     const ConvCuts& cuts);
+// Few channels: the windows of some outputs are written out, one a row.
+std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShape& shape,
+                                                                  const ConvCuts& cuts);
+std::unique_ptr<const WeightGradient> make_unfolded_weight_gradient(const ConvShape& shape,
+                                                                    const ConvCuts& cuts);
+
+// Parts of the weight gradient, each of which has sums of its own. Where the same bits are wanted
+// for any number of threads, they do not depend on it.
+inline std::int64_t weight_cuts(const ConvCuts& cuts) {
+  constexpr std::int64_t kFixedCuts = 4;
+  return cuts.deterministic ? kFixedCuts : cuts.threads;
+}
+// Parts of the input gradient: more of them, because they cost nothing and even out the work.
+inline std::int64_t input_cuts(const ConvCuts& cuts) { return 2 * weight_cuts(cuts); }
+
+}  // namespace backops
