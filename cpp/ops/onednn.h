@@ -23,8 +23,9 @@ class OneThread {
   const int before_;
 };
 
+// Never destroyed: work that is still queued when the process ends may use it.
 inline const dnnl::engine& onednn_cpu() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
 
