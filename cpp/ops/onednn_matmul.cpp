@@ -78,6 +78,13 @@ Products make_products(const EvenParts& parts, const Make& make) {
   return result;
 }
 
+// (rows, columns) to (columns, rows)
+void transpose_weights(const float* from, float* to, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    for (std::int64_t r = 0; r < rows; ++r) *to++ = from[r * columns + c];
+  }
+}
+
 bool is_pointwise(const ConvShape& s) {
   for (int axis = 0; axis < kMaxConvRank; ++axis) {
     if (s.kernel[axis] != 1 || s.stride[axis] != 1 || s.padding[axis] != 0) return false;
@@ -144,9 +151,12 @@ class PointwiseWeightGradient : public WeightGradient {
         rows_{s_.batch * s_.in_positions(),
               std::min(s_.batch * s_.in_positions(), weight_cuts(cuts))},
         images_{s_.batch, std::min(s_.batch, rows_.count)},
-        takes_channels_first_(is_worth_channels_first(s_, rows_.count)) {
+        takes_channels_first_(is_worth_channels_first(s_, rows_.count)),
+        is_turned_(s_.channels < s_.outputs) {
     by_rows_ = make_products(rows_, [&](std::int64_t rows) {
-      return Product(s_.outputs, s_.channels, rows, Order::columns, Order::rows, false);
+      const std::int64_t left = is_turned_ ? s_.channels : s_.outputs;
+      const std::int64_t right = is_turned_ ? s_.outputs : s_.channels;
+      return Product(left, right, rows, Order::columns, Order::rows, false);
     });
     if (!takes_channels_first_) return;
     for (const bool adds : {false, true}) {
@@ -158,18 +168,14 @@ class PointwiseWeightGradient : public WeightGradient {
   std::string name() const override { return "matmul:" + by_rows_.smaller.name(); }
   bool takes_channels_first() const override { return takes_channels_first_; }
   std::size_t scratch_bytes() const override {
-    return std::max(
-        {by_rows_.scratch_bytes(), first_image_.scratch_bytes(), next_image_.scratch_bytes()});
+    return turned_bytes() + std::max({by_rows_.scratch_bytes(), first_image_.scratch_bytes(),
+                                      next_image_.scratch_bytes()});
   }
   std::int64_t parts() const override { return rows_.count; }
   std::int64_t sum_elements() const override { return s_.weights(); }
 
   void run(std::int64_t part, const GradientTensors& t, float* sums, char* scratch) const override {
-    if (!t.channels_first) {
-      const std::int64_t row = rows_.first(part);
-      return by_rows_.of(rows_, part)
-          .run(t.grad_output + row * s_.outputs, t.input + row * s_.channels, sums, scratch);
-    }
+    if (!t.channels_first) return run_rows(part, t, sums, scratch);
     const std::int64_t first = images_.first(part);
     for (std::int64_t n = first; n < images_.first(part + 1); ++n) {
       (n == first ? first_image_ : next_image_)
@@ -177,64 +183,58 @@ class PointwiseWeightGradient : public WeightGradient {
     }
   }
 
-  void write(const float* sums, float* grad_weight, char*) const override {
+  void write(std::int64_t, const float* sums, float* grad_weight, char*) const override {
     std::copy(sums, sums + s_.weights(), grad_weight);
   }
 
  private:
+  std::size_t turned_bytes() const {
+    return is_turned_ ? whole_lines(static_cast<std::size_t>(s_.weights()) * sizeof(float)) : 0;
+  }
+
+  // The left matrix is brought into another order first: the one with fewer channels, then.
+  void run_rows(std::int64_t part, const GradientTensors& t, float* sums, char* scratch) const {
+    const Product& product = by_rows_.of(rows_, part);
+    const float* const grad = t.grad_output + rows_.first(part) * s_.outputs;
+    const float* const input = t.input + rows_.first(part) * s_.channels;
+    if (!is_turned_) return product.run(grad, input, sums, scratch);
+    float* const turned = reinterpret_cast<float*>(scratch);
+    product.run(input, grad, turned, scratch + turned_bytes());
+    transpose_weights(turned, sums, s_.channels, s_.outputs);
+  }
+
   const ConvShape s_;
   const EvenParts rows_, images_;
   const bool takes_channels_first_;
+  const bool is_turned_;  // channels-last: the product is (channels x outputs)
   Products by_rows_;
   Product first_image_, next_image_;
 };
 
-// Windows of outputs, written out one a row: (kernel positions, channels) each. The outputs are
-// taken some rows of an image at a time.
+// Windows of outputs, written out one a row: (kernel positions, channels) each. Rows of outputs are
+// counted through all images.
 class Unfolding {
  public:
   explicit Unfolding(const ConvShape& shape)
-      : s_(shape),
-        window_(s_.kernel_positions() * s_.channels),
-        output_rows_{s_.out[0] * s_.out[1], 1} {
-    const std::int64_t row_elements = s_.out[2] * window_;
-    const std::int64_t rows =
-        std::clamp<std::int64_t>(kTileElements / row_elements, 1, output_rows_.total);
-    output_rows_.count = (output_rows_.total + rows - 1) / rows;
-  }
+      : s_(shape), window_(s_.kernel_positions() * s_.channels) {}
 
   std::int64_t window() const { return window_; }
-  const EvenParts& tiles() const { return output_rows_; }
+  std::int64_t image_rows() const { return s_.out[0] * s_.out[1]; }
   std::int64_t outputs_in(std::int64_t rows) const { return rows * s_.out[2]; }
-  std::size_t tile_bytes() const {
-    return whole_lines(static_cast<std::size_t>(outputs_in(output_rows_.larger()) * window_) *
-                       sizeof(float));
+  std::size_t bytes_of(std::int64_t rows) const {
+    return whole_lines(static_cast<std::size_t>(outputs_in(rows) * window_) * sizeof(float));
+  }
+  // Cuts rows so that the windows of a part have no more than so many elements.
+  EvenParts cut(std::int64_t rows, std::int64_t most_elements) const {
+    const std::int64_t most_rows =
+        std::clamp<std::int64_t>(most_elements / outputs_in(window_), 1, rows);
+    return {rows, (rows + most_rows - 1) / most_rows};
   }
 
-  // Calls body(row of the image or -1, windows' part for it, first output of the row) ...
-  // for each output row of a tile and each kernel row: where the kernel row is outside, image_row
-  // is negative.
-  template <class Body>
-  void for_rows(std::int64_t tile, const Body& body) const {
-    const std::int64_t first = output_rows_.first(tile);
-    for (std::int64_t row = first; row < output_rows_.first(tile + 1); ++row) {
-      for (std::int64_t kd = 0; kd < s_.kernel[0]; ++kd) {
-        for (std::int64_t kh = 0; kh < s_.kernel[1]; ++kh) {
-          const std::int64_t d = in_index(0, row / s_.out[1], kd);
-          const std::int64_t h = in_index(1, row % s_.out[1], kh);
-          const bool is_inside = d >= 0 && d < s_.in[0] && h >= 0 && h < s_.in[1];
-          const std::int64_t at = (row - first) * s_.out[2] * window_ +
-                                  (kd * s_.kernel[1] + kh) * s_.kernel[2] * s_.channels;
-          body(is_inside ? (d * s_.in[1] + h) * s_.in[2] * s_.channels : -1, at);
-        }
-      }
-    }
-  }
-
-  // Windows of one image's outputs from the image; what is outside is zero.
-  void unfold(std::int64_t tile, const float* image, float* windows) const {
+  // Windows of the images; what is outside is zero.
+  void unfold(std::int64_t first, std::int64_t end, const float* images, float* windows) const {
     const std::int64_t length = s_.kernel[2] * s_.channels;
-    for_rows(tile, [&](std::int64_t image_row, std::int64_t at) {
+    for_rows(first, end, [&](std::int64_t image_row, std::int64_t at) {
       float* to = windows + at;
       for (std::int64_t w = 0; w < s_.out[2]; ++w, to += window_) {
         const Span span = inside(w);
@@ -243,7 +243,7 @@ class Unfolding {
           continue;
         }
         std::fill(to, to + span.begin * s_.channels, 0.0f);
-        const float* const from = image + image_row + in_index(2, w, span.begin) * s_.channels;
+        const float* const from = images + image_row + in_index(2, w, span.begin) * s_.channels;
         std::memcpy(
             to + span.begin * s_.channels, from,
             static_cast<std::size_t>((span.end - span.begin) * s_.channels) * sizeof(float));
@@ -252,15 +252,15 @@ class Unfolding {
     });
   }
 
-  // Adds windows to the image they are of.
-  void fold(std::int64_t tile, const float* windows, float* image) const {
-    for_rows(tile, [&](std::int64_t image_row, std::int64_t at) {
+  // Adds windows to the images they are of.
+  void fold(std::int64_t first, std::int64_t end, const float* windows, float* images) const {
+    for_rows(first, end, [&](std::int64_t image_row, std::int64_t at) {
       if (image_row < 0) return;
       const float* from = windows + at;
       for (std::int64_t w = 0; w < s_.out[2]; ++w, from += window_) {
         const Span span = inside(w);
         if (span.begin >= span.end) continue;
-        float* const to = image + image_row + in_index(2, w, span.begin) * s_.channels;
+        float* const to = images + image_row + in_index(2, w, span.begin) * s_.channels;
         const float* const own = from + span.begin * s_.channels;
         const std::int64_t count = (span.end - span.begin) * s_.channels;
         for (std::int64_t i = 0; i < count; ++i) to[i] += own[i];
@@ -268,23 +268,7 @@ class Unfolding {
     });
   }
 
-  // (outputs, channels, positions) to or from (outputs, positions, channels).
-  void order_weights(const float* from, float* to, bool to_windows) const {
-    const std::int64_t positions = s_.kernel_positions();
-    for (std::int64_t o = 0; o < s_.outputs; ++o, from += window_, to += window_) {
-      for (std::int64_t c = 0; c < s_.channels; ++c) {
-        for (std::int64_t k = 0; k < positions; ++k) {
-          const std::int64_t plain = c * positions + k, own = k * s_.channels + c;
-          to[to_windows ? own : plain] = from[to_windows ? plain : own];
-        }
-      }
-    }
-  }
-
  private:
-  // A tile stays in the second-level cache.
-  static constexpr std::int64_t kTileElements = 1 << 17;
-
   struct Span {
     std::int64_t begin, end;
   };
@@ -299,24 +283,49 @@ class Unfolding {
             std::clamp<std::int64_t>(s_.in[2] - first, 0, s_.kernel[2])};
   }
 
+  // Calls body(where the image's row begins, where its part of the first window begins) for every
+  // row of outputs and of the kernel; the first is negative where that row is outside the image.
+  template <class Body>
+  void for_rows(std::int64_t first, std::int64_t end, const Body& body) const {
+    for (std::int64_t row = first; row < end; ++row) {
+      const std::int64_t image = row / image_rows(), own = row % image_rows();
+      for (std::int64_t kd = 0; kd < s_.kernel[0]; ++kd) {
+        for (std::int64_t kh = 0; kh < s_.kernel[1]; ++kh) {
+          const std::int64_t d = in_index(0, own / s_.out[1], kd);
+          const std::int64_t h = in_index(1, own % s_.out[1], kh);
+          const bool is_inside = d >= 0 && d < s_.in[0] && h >= 0 && h < s_.in[1];
+          const std::int64_t image_row =
+              image * s_.in_image() + (d * s_.in[1] + h) * s_.in[2] * s_.channels;
+          const std::int64_t at = outputs_in(row - first) * window_ +
+                                  (kd * s_.kernel[1] + kh) * s_.kernel[2] * s_.channels;
+          body(is_inside ? image_row : -1, at);
+        }
+      }
+    }
+  }
+
   const ConvShape s_;
   const std::int64_t window_;
-  EvenParts output_rows_;
 };
 
-// With 8 channels half of a vector is empty where channels lie side by side.
-bool is_worth_unfolding(const ConvShape& s) {
-  constexpr std::int64_t kMostChannels = 8;
-  constexpr std::int64_t kLeastOutputs = 16;
-  return s.groups == 1 && s.channels <= kMostChannels && s.outputs >= kLeastOutputs &&
-         s.kernel_positions() > 1 && s.dilation[2] == 1;
+bool is_unfoldable(const ConvShape& s) {
+  return s.groups == 1 && s.kernel_positions() > 1 && s.dilation[2] == 1;
+}
+
+// Half of a vector is empty where so few channels lie side by side.
+bool has_few_channels(const ConvShape& s) {
+  constexpr std::int64_t kMostChannels = 8, kLeastOutputs = 16;
+  return s.channels <= kMostChannels && s.outputs >= kLeastOutputs;
 }
 
 class UnfoldedInputGradient : public InputGradient {
  public:
   UnfoldedInputGradient(const ConvShape& shape, const ConvCuts& cuts)
-      : s_(shape), unfolding_(s_), images_{s_.batch, std::min(s_.batch, input_cuts(cuts))} {
-    products_ = make_products(unfolding_.tiles(), [&](std::int64_t rows) {
+      : s_(shape),
+        unfolding_(s_),
+        images_{s_.batch, std::min(s_.batch, input_cuts(cuts))},
+        tiles_(unfolding_.cut(unfolding_.image_rows(), kTileElements)) {
+    products_ = make_products(tiles_, [&](std::int64_t rows) {
       return Product(unfolding_.outputs_in(rows), unfolding_.window(), s_.outputs, Order::rows,
                      Order::rows, false);
     });
@@ -324,44 +333,52 @@ class UnfoldedInputGradient : public InputGradient {
 
   std::string name() const override { return "unfolded:" + products_.smaller.name(); }
   std::size_t scratch_bytes() const override {
-    return unfolding_.tile_bytes() + products_.scratch_bytes();
+    return unfolding_.bytes_of(tiles_.larger()) + products_.scratch_bytes();
   }
   std::size_t weight_bytes() const override {
     return static_cast<std::size_t>(s_.weights()) * sizeof(float);
   }
   void prepare(const float* weight, float* prepared, char*) const override {
-    unfolding_.order_weights(weight, prepared, true);
+    for (std::int64_t o = 0; o < s_.outputs; ++o) {
+      transpose_weights(weight + o * unfolding_.window(), prepared + o * unfolding_.window(),
+                        s_.channels, s_.kernel_positions());
+    }
   }
   std::int64_t parts() const override { return images_.count; }
 
   void run(std::int64_t part, const GradientTensors& t, const float* weight,
            char* scratch) const override {
     float* const windows = reinterpret_cast<float*>(scratch);
+    char* const more = scratch + unfolding_.bytes_of(tiles_.larger());
     for (std::int64_t n = images_.first(part); n < images_.first(part + 1); ++n) {
-      float* const image = t.grad_input + n * s_.in_image();
-      const float* grad = t.grad_output + n * s_.out_image();
-      std::fill(image, image + s_.in_image(), 0.0f);
-      for (std::int64_t tile = 0; tile < unfolding_.tiles().count; ++tile) {
-        products_.of(unfolding_.tiles(), tile)
-            .run(grad + unfolding_.outputs_in(unfolding_.tiles().first(tile)) * s_.outputs, weight,
-                 windows, scratch + unfolding_.tile_bytes());
-        unfolding_.fold(tile, windows, image);
+      std::fill_n(t.grad_input + n * s_.in_image(), s_.in_image(), 0.0f);
+      for (std::int64_t tile = 0; tile < tiles_.count; ++tile) {
+        const std::int64_t first = n * unfolding_.image_rows() + tiles_.first(tile);
+        const std::int64_t end = n * unfolding_.image_rows() + tiles_.first(tile + 1);
+        products_.of(tiles_, tile)
+            .run(t.grad_output + unfolding_.outputs_in(first) * s_.outputs, weight, windows, more);
+        unfolding_.fold(first, end, windows, t.grad_input);
       }
     }
   }
 
  private:
+  static constexpr std::int64_t kTileElements = 1 << 17;  // they stay in the second-level cache
+
   const ConvShape s_;
   const Unfolding unfolding_;
-  const EvenParts images_;
+  const EvenParts images_, tiles_;  // tiles of rows of one image
   Products products_;
 };
 
 class UnfoldedWeightGradient : public WeightGradient {
  public:
   UnfoldedWeightGradient(const ConvShape& shape, const ConvCuts& cuts)
-      : s_(shape), unfolding_(s_), images_{s_.batch, std::min(s_.batch, weight_cuts(cuts))} {
-    products_ = make_products(unfolding_.tiles(), [&](std::int64_t rows) {
+      : s_(shape),
+        unfolding_(s_),
+        tiles_(unfolding_.cut(s_.batch * unfolding_.image_rows(), tile_elements(shape))),
+        parts_{tiles_.count, std::min(tiles_.count, weight_cuts(cuts))} {
+    products_ = make_products(tiles_, [&](std::int64_t rows) {
       return Product(s_.outputs, unfolding_.window(), unfolding_.outputs_in(rows), Order::columns,
                      Order::rows, true);
     });
@@ -369,33 +386,44 @@ class UnfoldedWeightGradient : public WeightGradient {
 
   std::string name() const override { return "unfolded:" + products_.smaller.name(); }
   std::size_t scratch_bytes() const override {
-    return unfolding_.tile_bytes() + products_.scratch_bytes();
+    return unfolding_.bytes_of(tiles_.larger()) + products_.scratch_bytes();
   }
-  std::int64_t parts() const override { return images_.count; }
+  std::int64_t parts() const override { return parts_.count; }
   std::int64_t sum_elements() const override { return s_.weights(); }
 
   void run(std::int64_t part, const GradientTensors& t, float* sums, char* scratch) const override {
     float* const windows = reinterpret_cast<float*>(scratch);
-    std::fill(sums, sums + s_.weights(), 0.0f);
-    for (std::int64_t n = images_.first(part); n < images_.first(part + 1); ++n) {
-      const float* grad = t.grad_output + n * s_.out_image();
-      for (std::int64_t tile = 0; tile < unfolding_.tiles().count; ++tile) {
-        unfolding_.unfold(tile, t.input + n * s_.in_image(), windows);
-        products_.of(unfolding_.tiles(), tile)
-            .run(grad + unfolding_.outputs_in(unfolding_.tiles().first(tile)) * s_.outputs, windows,
-                 sums, scratch + unfolding_.tile_bytes());
-      }
+    char* const more = scratch + unfolding_.bytes_of(tiles_.larger());
+    std::fill_n(sums, s_.weights(), 0.0f);
+    for (std::int64_t tile = parts_.first(part); tile < parts_.first(part + 1); ++tile) {
+      const std::int64_t first = tiles_.first(tile), end = tiles_.first(tile + 1);
+      unfolding_.unfold(first, end, t.input, windows);
+      products_.of(tiles_, tile)
+          .run(t.grad_output + unfolding_.outputs_in(first) * s_.outputs, windows, sums, more);
     }
   }
 
-  void write(const float* sums, float* grad_weight, char*) const override {
-    unfolding_.order_weights(sums, grad_weight, false);
+  std::int64_t write_tasks() const override { return std::min(s_.outputs, kMostWriteTasks); }
+  void write(std::int64_t task, const float* sums, float* grad_weight, char*) const override {
+    const EvenParts outputs{s_.outputs, write_tasks()};
+    for (std::int64_t o = outputs.first(task); o < outputs.first(task + 1); ++o) {
+      transpose_weights(sums + o * unfolding_.window(), grad_weight + o * unfolding_.window(),
+                        s_.kernel_positions(), s_.channels);
+    }
   }
 
  private:
+  static constexpr std::int64_t kMostWriteTasks = 16;
+
+  // Tiles stay in the second-level cache, unless the sums, which every tile adds to, do not.
+  static std::int64_t tile_elements(const ConvShape& s) {
+    constexpr std::int64_t kCached = 1 << 17, kLeastOutputs = 512;
+    return std::max(kCached, s.weights() < kCached ? 0 : kLeastOutputs * s.weights() / s.outputs);
+  }
+
   const ConvShape s_;
   const Unfolding unfolding_;
-  const EvenParts images_;
+  const EvenParts tiles_, parts_;  // tiles of rows of all images, parts of tiles
   Products products_;
 };
 
@@ -415,13 +443,16 @@ std::unique_ptr<const WeightGradient> make_pointwise_weight_gradient(const ConvS
 
 std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShape& shape,
                                                                   const ConvCuts& cuts) {
-  if (!is_worth_unfolding(shape)) return nullptr;
+  if (!is_unfoldable(shape) || !has_few_channels(shape)) return nullptr;
   return std::make_unique<const UnfoldedInputGradient>(shape, cuts);
 }
 
 std::unique_ptr<const WeightGradient> make_unfolded_weight_gradient(const ConvShape& shape,
                                                                     const ConvCuts& cuts) {
-  if (!is_worth_unfolding(shape)) return nullptr;
+  // With many outputs the products take much longer than writing out windows.
+  constexpr std::int64_t kManyOutputs = 256;
+  if (!is_unfoldable(shape)) return nullptr;
+  if (!has_few_channels(shape) && shape.outputs < kManyOutputs) return nullptr;
   return std::make_unique<const UnfoldedWeightGradient>(shape, cuts);
 }
 
