@@ -146,7 +146,7 @@ class OnednnEngine : public ConvEngine {
         const std::int64_t elements = weight_->sum_elements();
         add_tasks(sums, TaskKind::add_slice, (elements + kSliceElements - 1) / kSliceElements);
       }
-      add_tasks(finish, TaskKind::write_weight, weight_->write_tasks());
+      add_tasks(finish, TaskKind::write_weight, 1);
     }
     if (s_.wants_bias) {
       add_tasks(weights, TaskKind::bias_part, bias_images_.count);
@@ -189,8 +189,7 @@ class OnednnEngine : public ConvEngine {
       case TaskKind::bias_part: return sum_bias(b, task.index);
       case TaskKind::add_slice: return add_slice(b, task.index);
       case TaskKind::write_weight:
-        return weight_->write(task.index, weight_sums(b, 0), static_cast<float*>(b.grad_weight),
-                              b.scratch);
+        return weight_->write(weight_sums(b, 0), static_cast<float*>(b.grad_weight), b.scratch);
       case TaskKind::add_bias: return add_bias(b);
     }
   }

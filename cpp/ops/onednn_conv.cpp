@@ -180,7 +180,7 @@ class ConvWeightGradient : public WeightGradient {
          {DNNL_ARG_SCRATCHPAD, scratchpad_at(part.primitive, scratch)}});
   }
 
-  void write(std::int64_t, const float* sums, float* grad_weight, char* scratch) const override {
+  void write(const float* sums, float* grad_weight, char* scratch) const override {
     order_.run(sums, grad_weight, scratch);
   }
 

@@ -46,9 +46,7 @@ class WeightGradient {
   virtual void run(std::int64_t part, const GradientTensors& tensors, float* sums,
                    char* scratch) const = 0;
   // Brings the sums of all parts into the order (outputs, channels of the group, positions).
-  virtual std::int64_t write_tasks() const { return 1; }
-  virtual void write(std::int64_t task, const float* sums, float* grad_weight,
-                     char* scratch) const = 0;
+  virtual void write(const float* sums, float* grad_weight, char* scratch) const = 0;
 };
 
 // These throw dnnl::error, or return null, where there is no fast implementation.
@@ -61,7 +59,7 @@ std::unique_ptr<const InputGradient> make_pointwise_input_gradient(const ConvSha
                                                                    const ConvCuts& cuts);
 std::unique_ptr<const WeightGradient> make_pointwise_weight_gradient(const ConvShape& shape,
                                                                      const ConvCuts& cuts);
-// Few channels or many outputs: the windows of some outputs are written out, one a row.
+// Few channels: the windows of some outputs are written out, one a row.
 std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShape& shape,
                                                                   const ConvCuts& cuts);
 std::unique_ptr<const WeightGradient> make_unfolded_weight_gradient(const ConvShape& shape,

@@ -183,7 +183,7 @@ class PointwiseWeightGradient : public WeightGradient {
     }
   }
 
-  void write(std::int64_t, const float* sums, float* grad_weight, char*) const override {
+  void write(const float* sums, float* grad_weight, char*) const override {
     std::copy(sums, sums + s_.weights(), grad_weight);
   }
 
@@ -308,15 +308,16 @@ class Unfolding {
   const std::int64_t window_;
 };
 
-bool is_unfoldable(const ConvShape& s) {
-  return s.groups == 1 && s.kernel_positions() > 1 && s.dilation[2] == 1;
+// Half of a vector is empty where so few channels lie side by side. With many channels and outputs
+// windows are too large for the caches: 3x3 with 512 of both was slower than oneDNN's own kernel.
+bool is_worth_unfolding(const ConvShape& s) {
+  constexpr std::int64_t kMostChannels = 8, kLeastOutputs = 16;
+  return s.groups == 1 && s.kernel_positions() > 1 && s.dilation[2] == 1 &&
+         s.channels <= kMostChannels && s.outputs >= kLeastOutputs;
 }
 
-// Half of a vector is empty where so few channels lie side by side.
-bool has_few_channels(const ConvShape& s) {
-  constexpr std::int64_t kMostChannels = 8, kLeastOutputs = 16;
-  return s.channels <= kMostChannels && s.outputs >= kLeastOutputs;
-}
+// Elements of windows that stay in the second-level cache.
+constexpr std::int64_t kTileElements = 1 << 17;
 
 class UnfoldedInputGradient : public InputGradient {
  public:
@@ -363,8 +364,6 @@ class UnfoldedInputGradient : public InputGradient {
   }
 
  private:
-  static constexpr std::int64_t kTileElements = 1 << 17;  // they stay in the second-level cache
-
   const ConvShape s_;
   const Unfolding unfolding_;
   const EvenParts images_, tiles_;  // tiles of rows of one image
@@ -376,7 +375,7 @@ class UnfoldedWeightGradient : public WeightGradient {
   UnfoldedWeightGradient(const ConvShape& shape, const ConvCuts& cuts)
       : s_(shape),
         unfolding_(s_),
-        tiles_(unfolding_.cut(s_.batch * unfolding_.image_rows(), tile_elements(shape))),
+        tiles_(unfolding_.cut(s_.batch * unfolding_.image_rows(), kTileElements)),
         parts_{tiles_.count, std::min(tiles_.count, weight_cuts(cuts))} {
     products_ = make_products(tiles_, [&](std::int64_t rows) {
       return Product(s_.outputs, unfolding_.window(), unfolding_.outputs_in(rows), Order::columns,
@@ -403,24 +402,14 @@ class UnfoldedWeightGradient : public WeightGradient {
     }
   }
 
-  std::int64_t write_tasks() const override { return std::min(s_.outputs, kMostWriteTasks); }
-  void write(std::int64_t task, const float* sums, float* grad_weight, char*) const override {
-    const EvenParts outputs{s_.outputs, write_tasks()};
-    for (std::int64_t o = outputs.first(task); o < outputs.first(task + 1); ++o) {
+  void write(const float* sums, float* grad_weight, char*) const override {
+    for (std::int64_t o = 0; o < s_.outputs; ++o) {
       transpose_weights(sums + o * unfolding_.window(), grad_weight + o * unfolding_.window(),
                         s_.kernel_positions(), s_.channels);
     }
   }
 
  private:
-  static constexpr std::int64_t kMostWriteTasks = 16;
-
-  // Tiles stay in the second-level cache, unless the sums, which every tile adds to, do not.
-  static std::int64_t tile_elements(const ConvShape& s) {
-    constexpr std::int64_t kCached = 1 << 17, kLeastOutputs = 512;
-    return std::max(kCached, s.weights() < kCached ? 0 : kLeastOutputs * s.weights() / s.outputs);
-  }
-
   const ConvShape s_;
   const Unfolding unfolding_;
   const EvenParts tiles_, parts_;  // tiles of rows of all images, parts of tiles
@@ -443,16 +432,13 @@ std::unique_ptr<const WeightGradient> make_pointwise_weight_gradient(const ConvS
 
 std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShape& shape,
                                                                   const ConvCuts& cuts) {
-  if (!is_unfoldable(shape) || !has_few_channels(shape)) return nullptr;
+  if (!is_worth_unfolding(shape)) return nullptr;
   return std::make_unique<const UnfoldedInputGradient>(shape, cuts);
 }
 
 std::unique_ptr<const WeightGradient> make_unfolded_weight_gradient(const ConvShape& shape,
                                                                     const ConvCuts& cuts) {
-  // With many outputs the products take much longer than writing out windows.
-  constexpr std::int64_t kManyOutputs = 256;
-  if (!is_unfoldable(shape)) return nullptr;
-  if (!has_few_channels(shape) && shape.outputs < kManyOutputs) return nullptr;
+  if (!is_worth_unfolding(shape)) return nullptr;
   return std::make_unique<const UnfoldedWeightGradient>(shape, cuts);
 }
 
