@@ -85,8 +85,10 @@ struct ConvCuts {
   bool deterministic;
 };
 
-// Null for problems that have not enough groups to fill vectors with.
-std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape, int threads,
+// Null for problems that have not enough groups to fill vectors with, or more channels than that in
+// a group.
+std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape,
+                                                    std::int64_t most_channels, int threads,
                                                     Rounding rounding, DType dtype, Isa isa);
 // Null where oneDNN is not built in, is not to be used on this instruction set, or refuses.
 std::unique_ptr<const ConvEngine> make_onednn_engine(const ConvShape& shape, const ConvCuts& cuts,

@@ -23,8 +23,8 @@ constexpr std::int64_t kMostBlocksAtOnce = 4;
 // Scratch memory of a block that is aimed at, and the most that is used where rows are long.
 constexpr std::int64_t kWantedScratchBytes = 40 << 10;
 constexpr double kMostScratchBytes = 4e6;
-// More channels per group give matrix multiplications enough to do.
-constexpr std::int64_t kMostChannelsPerGroup = 16;
+// All their sums together.
+constexpr double kMostSumBytes = 64e6;
 constexpr std::int64_t kMostTaps = 4096;
 constexpr std::int64_t kMostStride = 16;
 
@@ -122,7 +122,7 @@ class LanesEngine : public ConvEngine {
         inputs_(s_.channels / s_.groups),
         outputs_(s_.outputs / s_.groups),
         blocks_((s_.groups + lanes_ - 1) / lanes_),
-        parts_(std::min(s_.batch, kMostParts)),
+        parts_(parts_of(s_, lanes_)),
         blocks_at_once_(
             std::clamp<std::int64_t>(parts_ * blocks_ / (4 * threads), 1, kMostBlocksAtOnce)),
         g_(s_),
@@ -170,6 +170,13 @@ class LanesEngine : public ConvEngine {
   }
 
  private:
+  static std::int64_t parts_of(const ConvShape& s, std::int64_t lanes) {
+    const double groups = static_cast<double>(s.groups + lanes);  // lanes without a group included
+    const double bytes = static_cast<double>(s.weights() / s.groups) * groups * sizeof(Sum);
+    const auto most = static_cast<std::int64_t>(kMostSumBytes / bytes);
+    return std::clamp<std::int64_t>(most, 1, std::min(s.batch, kMostParts));
+  }
+
   // Scratch memory of one block.
   std::size_t block_bytes() const {
     const std::int64_t sums =
@@ -552,10 +559,10 @@ class LanesEngine : public ConvEngine {
   std::vector<std::int64_t> row_offsets_;  // of kernel rows, from input_of(...)
 };
 
-bool fits_lanes(const ConvShape& s, std::int64_t lanes) {
+bool fits_lanes(const ConvShape& s, std::int64_t lanes, std::int64_t most_channels) {
   const std::int64_t blocks = (s.groups + lanes - 1) / lanes;
   if (2 * s.groups < blocks * lanes || s.kernel_positions() > kMostTaps) return false;
-  if (std::max(s.channels, s.outputs) / s.groups > kMostChannelsPerGroup) return false;
+  if (std::max(s.channels, s.outputs) / s.groups > most_channels) return false;
   if (*std::max_element(s.stride, s.stride + kMaxConvRank) > kMostStride) return false;
   const Geometry g(s);
   const auto slab_sums = [](std::int64_t rows, std::int64_t columns) {
@@ -571,11 +578,12 @@ bool fits_lanes(const ConvShape& s, std::int64_t lanes) {
 
 }  // namespace
 
-std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape, int threads,
+std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape,
+                                                    std::int64_t most_channels, int threads,
                                                     Rounding rounding, DType dtype, Isa isa) {
   const ConvKernels& kernels = conv_kernels(isa, dtype);
   const PoolKernels& roundings = pool_kernels(isa, dtype);
-  if (!fits_lanes(shape, kernels.lanes)) return nullptr;
+  if (!fits_lanes(shape, kernels.lanes, most_channels)) return nullptr;
   if (shape.is_double) {
     return std::make_unique<LanesEngine<double>>(shape, threads, rounding, kernels, roundings);
   }
