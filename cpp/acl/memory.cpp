@@ -135,8 +135,9 @@ std::shared_ptr<const Allocation> find_device_memory(int code, const char* what,
   }
   ByteRange freed;
   if (device_memory().was_freed(address, &freed)) {
-    throw Failure(code, what, bytes,
-                  "expected device memory, but its allocation, " + text_of(freed) + ", was freed");
+    throw Failure(
+        code, what, bytes,
+        "expected device memory: the allocation there, " + text_of(freed) + ", was freed");
   }
   throw Failure(code, what, bytes,
                 "expected device memory (from aclrtMalloc), not memory of the host");
