@@ -211,6 +211,7 @@ def run_demo(options: argparse.Namespace) -> None:
 
 
 def run_env(options: argparse.Namespace) -> None:
+    variables: tuple[str, ...]
     if options.interface == "infini":
         from backops import infiniop
 

@@ -36,7 +36,8 @@ asks for a pointer, an int address or an array (NumPy, PyTorch, JAX, DLPack) is 
 Arrays count as device memory while a tensor or an executor is bound to them. Sizes such as
 ``viewDims`` are sequences of ints.
 
-As in C, memory must live until the work on it is done: until its stream is synchronised.
+Arrays of what was launched are kept until its stream is synchronised. Memory that was given as an
+address must live that long, as in C.
 """
 
 from __future__ import annotations
@@ -300,6 +301,29 @@ class _Mapped:
 _tensor_arrays: dict[int, _Mapped] = {}
 _executor_arrays: dict[int, list[_Mapped]] = {}
 _repeatable: set[int] = set()
+# By stream: the arrays of work that may still run.
+_launched_arrays: dict[Address, list[Any]] = {}
+
+
+def _key_of(stream: Address) -> Address:
+    """A default stream is known by its context."""
+    return _created(_get_current_context)[0] if stream is None else stream
+
+
+def _keep(stream: Address, *used: Any) -> None:
+    arrays = [each for each in used if each is not None and not isinstance(each, int)]
+    if arrays:
+        _launched_arrays.setdefault(_key_of(stream), []).extend(arrays)
+
+
+def _synchronized(
+    function: Callable[..., Status], streams: list[Address], *arguments: Any
+) -> Status:
+    """Calls a function that waits for streams, and lets go of what they used before."""
+    done = [_launched_arrays.pop(stream, None) for stream in streams]
+    status = function(*arguments)
+    del done
+    return status
 
 
 def _planned(
@@ -329,12 +353,16 @@ def _launched(
     executor: Address,
     stream: Address,
 ) -> Status:
-    if workspace is None or isinstance(workspace, int):
-        status = function(workspace, workspaceSize, executor, stream)
-    else:
+    used: list[_Mapped] = []
+    address = workspace
+    if workspace is not None and not isinstance(workspace, int):
         memory_address(workspace, "workspace", workspaceSize)
-        mapped = _Mapped(workspace, "workspace")
-        status = function(mapped.address, workspaceSize, executor, stream)
+        used.append(_Mapped(workspace, "workspace"))
+        address = used[0].address
+    if executor is not None:
+        used += _executor_arrays.get(executor, [])
+    _keep(stream, *used)
+    status = function(address, workspaceSize, executor, stream)
     if status == Status.SUCCESS and executor is not None and executor not in _repeatable:
         _executor_arrays.pop(executor, None)
     return status
@@ -386,8 +414,7 @@ def aclInit(configPath: str | None = None) -> Status:
 
 
 def aclFinalize() -> Status:
-    status: Status = _finalize()
-    return status
+    return _synchronized(_finalize, list(_launched_arrays))
 
 
 def aclGetRecentErrMsg() -> str | None:
@@ -419,8 +446,7 @@ def aclrtSetDevice(deviceId: int) -> Status:
 
 
 def aclrtResetDevice(deviceId: int) -> Status:
-    status: Status = _reset_device(deviceId)
-    return status
+    return _synchronized(_reset_device, list(_launched_arrays), deviceId)
 
 
 def aclrtGetDevice() -> tuple[int | None, Status]:
@@ -484,8 +510,7 @@ _event_elapsed_time = _declare("aclrtEventElapsedTime", _pointer, _pointer, _poi
 
 
 def aclrtSynchronizeDevice() -> Status:
-    status: Status = _synchronize_device()
-    return status
+    return _synchronized(_synchronize_device, list(_launched_arrays))
 
 
 def aclrtCreateStream() -> tuple[Address, Status]:
@@ -497,13 +522,11 @@ def aclrtCreateStreamWithConfig(priority: int, flag: int) -> tuple[Address, Stat
 
 
 def aclrtDestroyStream(stream: Address) -> Status:
-    status: Status = _destroy_stream(stream)
-    return status
+    return _synchronized(_destroy_stream, [stream], stream)
 
 
 def aclrtSynchronizeStream(stream: Address) -> Status:
-    status: Status = _synchronize_stream(stream)
-    return status
+    return _synchronized(_synchronize_stream, [_key_of(stream)], stream)
 
 
 def aclrtStreamWaitEvent(stream: Address, event: Address) -> Status:
@@ -603,6 +626,7 @@ def aclrtMemcpyAsync(
     dst: Tensor, destMax: int, src: Tensor, count: int, kind: int, stream: Address
 ) -> Status:
     to, source = memory_address(dst, "dst", count), input_address(src, "src")
+    _keep(stream, dst, src)
     status: Status = _memcpy_async(to, destMax, source, count, kind, stream)
     return status
 
@@ -617,6 +641,7 @@ def aclrtMemsetAsync(
     devPtr: Tensor, maxCount: int, value: int, count: int, stream: Address
 ) -> Status:
     memory = memory_address(devPtr, "devPtr", count)
+    _keep(stream, devPtr)
     status: Status = _memset_async(memory, maxCount, value, count, stream)
     return status
 
