@@ -378,8 +378,15 @@ def _sizes(function: Callable[..., Status], tensor: Address) -> tuple[list[int] 
     return result, status
 
 
-# C++'s delete[], for the arrays that functions make.
-_delete_array = ctypes.CDLL("libstdc++.so.6")._ZdaPv
+def _find_delete_array() -> Any:
+    """C++'s delete[], for the arrays that functions make: as the library itself would find it."""
+    try:
+        return ctypes.CDLL(None)._ZdaPv
+    except AttributeError:
+        return _library._ZdaPv
+
+
+_delete_array = _find_delete_array()
 _delete_array.argtypes = (_pointer,)
 _delete_array.restype = None
 
