@@ -593,6 +593,18 @@ def test_error_table(product):
         assert checked > 60
 
 
+def test_global_pooling_has_one_window():
+    """On Ascend 950 only that refuses cubeMathType 2 for bfloat16."""
+    shapes = {"self": (2, 3, 4, 4), "gradInput": (2, 3, 4, 4), "kernelSize": [6], "padding": [2]}
+    for ceil_mode, outputs, status in ((False, 1, INVALID), (True, 2, Status.SUCCESS)):
+        changes = {"stride": [3], "ceilMode": ceil_mode, "cubeMathType": 2} | {
+            name: Spec(value, BF16) if isinstance(value, tuple) else value
+            for name, value in (shapes | {"gradOutput": (2, 3, outputs, outputs)}).items()
+        }
+        with initialised(PRODUCTS["950"]):
+            assert pool2d(**changes) == status, acl.aclGetRecentErrMsg()
+
+
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_what_is_legal(product):
     with initialised(PRODUCTS[product]):
@@ -641,6 +653,8 @@ def test_unknown_product(monkeypatch):
     assert acl.aclInit() == Status.INVALID_PARAM
     message = acl.aclGetRecentErrMsg()
     assert message.startswith("aclInit: BACKOPS_SOC is 'Ascend1', expected one of Ascend910_93*")
+    assert adaptive2d() == INVALID
+    assert "BACKOPS_SOC is 'Ascend1'" in acl.aclGetRecentErrMsg()
     monkeypatch.delenv("BACKOPS_SOC")
     assert acl.aclInit() == Status.SUCCESS
     assert acl.aclFinalize() == Status.SUCCESS

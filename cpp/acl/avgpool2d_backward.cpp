@@ -26,11 +26,12 @@ void check_divisor(std::int64_t divisor, const Product& product) {
 
 // One window that covers the whole input.
 bool is_global(const PoolProblem& p) {
+  std::int64_t output_shape[kMaxDims];
+  check_pool_problem(p, output_shape);
   for (int axis = 0; axis < p.rank; ++axis) {
-    const std::int64_t in = p.input_shape[p.ndim - p.rank + axis];
-    const std::int64_t end = p.kernel_size[axis] - p.padding[axis];
-    const std::int64_t last_start = in + 2 * p.padding[axis] - p.kernel_size[axis];
-    if (end < in || last_start >= p.stride[axis]) return false;
+    const int dim = p.ndim - p.rank + axis;
+    const bool covers_end = p.kernel_size[axis] - p.padding[axis] >= p.input_shape[dim];
+    if (output_shape[dim] != 1 || !covers_end) return false;
   }
   return true;
 }
@@ -61,8 +62,6 @@ aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(
     problem.ceil_mode = ceilMode;
     problem.count_include_pad = countIncludePad;
     problem.divisor_override = divisorOverride;
-    std::int64_t output_shape[backops::kMaxDims];
-    backops::check_pool_problem(problem, output_shape);
     const Operation operation =
         is_global(problem) ? Operation::global_pooling : Operation::other_pooling;
     problem.rounding = rounding_of(product, operation, problem.dtype, cubeMathType);

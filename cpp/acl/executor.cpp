@@ -174,6 +174,11 @@ std::string message_of(const Error& error, const OperatorNames& names) {
   });
 }
 
+Failure with_aclnn_code(const Failure& failure, int code) {
+  const bool of_runtime = failure.code() < ACLNN_ERR_PARAM_NULLPTR;
+  return of_runtime ? Failure(code, failure.what()) : failure;
+}
+
 void finish_first_stage(const OperatorNames& names, Planned planned, std::uint64_t* workspaceSize,
                         aclOpExecutor** executor) {
   const std::size_t bytes = planned.work->workspace_bytes();
@@ -188,8 +193,7 @@ aclnnStatus second_stage(const OperatorNames& names, void* workspace, std::uint6
     try {
       launch(names, workspace, workspaceSize, executor, stream);
     } catch (const Failure& failure) {
-      const bool of_runtime = failure.code() < ACLNN_ERR_PARAM_NULLPTR;
-      throw of_runtime ? Failure(ACLNN_ERR_RUNTIME_ERROR, failure.what()) : failure;
+      throw with_aclnn_code(failure, ACLNN_ERR_RUNTIME_ERROR);
     }
   });
 }

@@ -54,6 +54,9 @@ struct OperatorNames {
 // An error of the core in the document's words.
 std::string message_of(const Error& error, const OperatorNames& names);
 
+// The same with `code`, if its own is one of the runtime.
+Failure with_aclnn_code(const Failure& failure, int code);
+
 struct Planned {
   std::vector<BoundTensor> tensors;  // inputs first
   std::shared_ptr<const Work> work;
@@ -73,6 +76,8 @@ aclnnStatus first_stage(const OperatorNames& names, std::uint64_t* workspaceSize
       finish_first_stage(names, plan(), workspaceSize, executor);
     } catch (const Error& error) {
       throw Failure(ACLNN_ERR_PARAM_INVALID, message_of(error, names));
+    } catch (const Failure& failure) {
+      throw with_aclnn_code(failure, ACLNN_ERR_PARAM_INVALID);
     }
   });
 }

@@ -60,8 +60,10 @@ Held find_side(const char* argument, const void* memory, std::size_t count, bool
       "expected memory of the host, not of the device allocation " + text_of(device->range()));
 }
 
+// Memory of the host that is mapped is still memory of the host.
 bool is_on_device(const void* memory) {
-  return device_memory().find(reinterpret_cast<std::uintptr_t>(memory)) != nullptr;
+  const Held found = device_memory().find(reinterpret_cast<std::uintptr_t>(memory));
+  return found != nullptr && found->is_owned();
 }
 
 void check_room(const char* argument, std::size_t room, std::size_t count) {
