@@ -42,7 +42,6 @@ void* Memory::allocate(std::size_t bytes) {
   const std::uintptr_t begin = allocation->range().begin;
   const std::lock_guard<std::shared_mutex> lock(mutex_);
   allocations_.emplace(begin, std::move(allocation));
-  allocated_bytes_ += bytes;
   return reinterpret_cast<void*>(begin);
 }
 
@@ -53,7 +52,6 @@ bool Memory::free(void* memory) {
   if (found == allocations_.end()) return false;
   freed_.push_front(found->second->range());
   if (freed_.size() > kMostFreed) freed_.pop_back();
-  allocated_bytes_ -= found->second->range().size();
   gone = std::move(found->second);
   allocations_.erase(found);
   return true;
@@ -106,11 +104,6 @@ bool Memory::was_freed(std::uintptr_t address, ByteRange* range) const {
   if (found == freed_.end()) return false;
   *range = *found;
   return true;
-}
-
-std::size_t Memory::allocated_bytes() const {
-  const std::shared_lock<std::shared_mutex> lock(mutex_);
-  return allocated_bytes_;
 }
 
 Memory& device_memory() {

@@ -59,14 +59,11 @@ class Memory {
   // Whether the byte was in an allocation that was freed lately, and in which.
   bool was_freed(std::uintptr_t address, ByteRange* range) const;
 
-  std::size_t allocated_bytes() const;
-
  private:
   mutable std::shared_mutex mutex_;  // guards everything below
   std::map<std::uintptr_t, std::shared_ptr<const Allocation>> allocations_;  // by their begin
   std::vector<std::shared_ptr<const Allocation>> mapped_;
   std::deque<ByteRange> freed_;  // the latest first
-  std::size_t allocated_bytes_ = 0;
 };
 
 // Never cleaned up: programs may use them while they end.
