@@ -1,4 +1,4 @@
-"""Builds C programs against a folder with include/ and lib/, as a user would."""
+"""Builds C and C++ programs against the folders of the C interfaces, as a user would."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples" / "infiniop").glob("*.c"))
+CANN_EXAMPLES = sorted((ROOT / "examples" / "cann").glob("*.cpp"))
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror"]
+# The libraries that programs for CANN name in their builds.
+LINKED_AS = (
+    ("ascendcl", "nnopbase", "opapi_math", "opapi_nn"),
+    ("ascendcl", "nnopbase", "opapi"),
+    ("opapi", "ascendcl"),
+    ("opapi",),
+)
 
 
-def compiler() -> str:
-    found = shutil.which("cc") or shutil.which("gcc")
-    assert found, "these tests need a C compiler"
+def compiler(language: str = "c") -> str:
+    names = ("cc", "gcc") if language == "c" else ("c++", "g++")
+    found = next(filter(None, map(shutil.which, names)), None)
+    assert found, f"these tests need a compiler of {language}"
     return found
 
 
@@ -23,6 +32,27 @@ def build_c(source: Path, folder: Path, infini_root: Path, *options: str) -> Pat
     command = [compiler(), *WARNINGS, str(source), "-o", str(program), *options]
     command += [f"-I{infini_root}/include", f"-L{infini_root}/lib", "-linfiniop", "-linfinirt"]
     command += ["-lm", f"-Wl,-rpath,{infini_root}/lib"]
+    _run(command)
+    return program
+
+
+def build_cann(
+    source: Path,
+    folder: Path,
+    cann_root: Path,
+    *options: str,
+    libraries: tuple[str, ...] = LINKED_AS[0],
+) -> Path:
+    """The program of a C++ file for CANN, which finds its libraries by itself."""
+    program = folder / source.stem
+    command = [compiler("c++"), "-std=c++11", "-Wall", "-Wextra", "-Werror", str(source)]
+    command += ["-o", str(program), *options, f"-I{cann_root}/include"]
+    command += [f"-I{cann_root}/include/aclnn", "-pthread"]
+    command += [f"{cann_root}/lib64/lib{name}.so" for name in libraries]
+    _run([*command, f"-Wl,-rpath,{cann_root}/lib64"])
+    return program
+
+
+def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return program

@@ -3,7 +3,8 @@
     python tests/run_sanitized.py [--jobs N]
 
 Address and undefined behaviour: all C++ tests, the C programs, then the Python cases on the
-sanitized extension. Threads: the C++ tests of the thread pool and of queues.
+sanitized extension. Threads: the C++ tests of the thread pool and of queues, and the programs for
+CANN.
 """
 
 from __future__ import annotations
@@ -29,11 +30,16 @@ PYTHON_TESTS = [
     "test_plans.py",
     "test_infiniop_errors.py",
     "test_infiniop_runtime.py",
+    "test_acl_errors.py",
+    "test_acl_runtime.py",
 ]
 # With their arguments.
 C_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c_programs.EXAMPLES}
 C_PROGRAMS[ROOT / "tests" / "c" / "error_table.c"] = []
 C_PROGRAMS[ROOT / "tests" / "c" / "lifecycle.c"] = [200, 20]
+# For CANN, on both sanitizers.
+CANN_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c_programs.CANN_EXAMPLES}
+CANN_PROGRAMS[ROOT / "tests" / "c" / "acl_stress.cpp"] = [16, 20]
 # PyTorch and JAX allocate in ways a preloaded sanitizer takes minutes to follow, and processes
 # started by a test would not be sanitized.
 WITHOUT = "not pytorch and not torch and not jax and not sparse and not device and not allocates"
@@ -84,6 +90,14 @@ def run_c_programs(infini_root: Path, sanitizers: str) -> None:
             run([program, *arguments], quiet=True)
 
 
+def run_cann_programs(cann_root: Path, sanitizers: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for source, arguments in CANN_PROGRAMS.items():
+            options = (f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g")
+            program = c_programs.build_cann(source, Path(folder), cann_root, *options)
+            run([program, *arguments], quiet=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -93,6 +107,7 @@ def main() -> None:
     run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-j", jobs])
     package = install_package(folder)
     run_c_programs(package / "backops" / "infini", "address,undefined")
+    run_cann_programs(package / "backops" / "cann", "address,undefined")
     # libstdc++ too: the sanitizer looks for its exception functions when it is loaded.
     libraries = ["libasan.so", "libubsan.so", "libstdc++.so"]
     run(
@@ -106,8 +121,10 @@ def main() -> None:
 
     # One set of kernels will do, and shows that the core builds for other processors.
     options = ("-DBACKOPS_PYTHON=OFF", "-DBACKOPS_X86=OFF", "-DBACKOPS_ONEDNN=OFF")
-    folder = build("thread", *options, targets=("threads_test", "runtime_test"))
+    folder = build("thread", *options)
     run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-R", "threads|runtime"])
+    run([BIN / "cmake", "--install", folder, "--prefix", folder / "package"], quiet=True)
+    run_cann_programs(folder / "package" / "backops" / "cann", "thread")
 
 
 if __name__ == "__main__":

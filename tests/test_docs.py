@@ -15,7 +15,7 @@ def python_blocks():
 
 
 @pytest.mark.parametrize(
-    "name", ["backops", "backops.reference", "backops.plan", "backops.infiniop"]
+    "name", ["backops", "backops.reference", "backops.plan", "backops.infiniop", "backops.acl"]
 )
 def test_examples_of_docstrings_run(name):
     module = importlib.import_module(name)

@@ -34,7 +34,7 @@ int rank_of(const TensorView& input) {
 
 // Checked before a plan is made, which may take long.
 PoolProblem problem_of(const PoolArguments& arguments, const TensorView& grad_output) {
-  const TensorView input = Operand(arguments.input, "{input}").view();
+  const TensorView input = operand_of(arguments.input, "{input}").view();
   PoolProblem problem;
   problem.rank = rank_of(input);
   problem.ndim = input.ndim;
@@ -62,8 +62,8 @@ class AvgPoolBackward {
 
   explicit AvgPoolBackward(const PoolArguments& arguments)
       : threads_(default_thread_count()),
-        grad_input_(arguments.grad_input, "{grad_input}"),
-        grad_output_(arguments.grad_output, "{grad_output}"),
+        grad_input_(operand_of(arguments.grad_input, "{grad_input}")),
+        grad_output_(operand_of(arguments.grad_output, "{grad_output}")),
         plan_(problem_of(arguments, grad_output_.view())),
         workspace_bytes_(plan_.workspace_bytes(threads_)) {
     plan_.check_grad_input(grad_input_.view());

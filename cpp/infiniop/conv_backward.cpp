@@ -53,7 +53,7 @@ ConvProblem problem_of(const ConvArguments& arguments, const TensorView& grad_ou
 
 std::optional<Operand> bias_of(const InfiniopTensorDescriptor* bias) {
   if (bias == nullptr) return std::nullopt;
-  return Operand(*bias, "{bias}");
+  return operand_of(*bias, "{bias}");
 }
 
 // Each gradient has the shape and strides of the tensor it belongs to.
@@ -69,9 +69,9 @@ class ConvBackward {
 
   explicit ConvBackward(const ConvArguments& arguments)
       : threads_(default_thread_count()),
-        grad_output_(arguments.grad_output, "{grad_output}"),
-        input_(arguments.input, "{input}"),
-        weight_(arguments.weight, "{weight}"),
+        grad_output_(operand_of(arguments.grad_output, "{grad_output}")),
+        input_(operand_of(arguments.input, "{input}")),
+        weight_(operand_of(arguments.weight, "{weight}")),
         bias_(bias_of(arguments.bias)),
         plan_(problem_of(arguments, grad_output_.view(), input_.view(), weight_.view()), threads_,
               /*deterministic=*/false) {

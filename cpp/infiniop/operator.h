@@ -9,8 +9,6 @@
 //   run(data, workspace)              a status; throws nothing
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,6 +18,7 @@
 #include "infiniop/status.h"
 #include "infiniop/stream.h"
 #include "infinirt.h"
+#include "runtime/wait_at_exit.h"
 
 namespace backops::infini {
 
@@ -76,19 +75,6 @@ infiniStatus_t workspace_size(InfiniopDescriptor* desc, std::size_t* size) {
   return INFINI_STATUS_SUCCESS;
 }
 
-// A program may end while operators run: they must be done before what they use is cleaned up. So
-// this is made after an operator of each kind, and cleaned up before. A forked child has no threads
-// that could finish anything.
-class WaitAtExit {
- public:
-  ~WaitAtExit() {
-    if (getpid() == process_) infinirtDeviceSynchronize();
-  }
-
- private:
-  const pid_t process_ = getpid();
-};
-
 template <class Operator>
 infiniStatus_t compute(InfiniopDescriptor* desc, void* workspace, std::size_t workspace_bytes,
                        const typename Operator::Data& data, void* stream) {
@@ -103,7 +89,7 @@ infiniStatus_t compute(InfiniopDescriptor* desc, void* workspace, std::size_t wo
     if (workspace == nullptr && needed > 0) return INFINI_STATUS_BAD_PARAM;
     if (!op.accepts(data, workspace, needed)) return INFINI_STATUS_BAD_PARAM;
     if (stream == nullptr) return op.run(data, workspace);
-    static const WaitAtExit wait_at_exit;
+    static const WaitAtExit wait_at_exit([] { infinirtDeviceSynchronize(); });
     return launch(stream,
                   [shared = own->op, data, workspace] { return shared->run(data, workspace); });
   });

@@ -1,5 +1,6 @@
 #include "infiniop/tensor_descriptor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "infiniop/operand.h"
@@ -20,9 +21,12 @@ infiniStatus_t infiniopCreateTensorDescriptor(infiniopTensorDescriptor_t* desc_p
   return guarded([&] {
     if (desc_ptr == nullptr || (shape == nullptr && ndim > 0)) return INFINI_STATUS_NULL_POINTER;
     if (ndim > kMostAxes) return INFINI_STATUS_BAD_TENSOR_SHAPE;
-    std::vector<std::ptrdiff_t> own_strides;
+    std::vector<std::int64_t> own_strides;
     if (strides != nullptr) own_strides.assign(strides, strides + ndim);
-    *desc_ptr = new InfiniopTensorDescriptor{dtype, {shape, shape + ndim}, std::move(own_strides)};
+    std::vector<std::int64_t> own_shape(ndim);
+    std::transform(shape, shape + ndim, own_shape.begin(),
+                   [](std::size_t size) { return static_cast<std::int64_t>(size); });
+    *desc_ptr = new InfiniopTensorDescriptor{dtype, std::move(own_shape), std::move(own_strides)};
     return INFINI_STATUS_SUCCESS;
   });
 }

@@ -2,6 +2,7 @@
 // is decided in the core; only what Python alone can get wrong (types, lengths) is checked here.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <array>
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -784,6 +786,26 @@ std::uintptr_t address_of_tensor(nb::handle object, const char* argument, bool w
   }
 }
 
+// The address of a tensor's first element, of its lowest byte, and the bytes from there on.
+std::tuple<std::uintptr_t, std::uintptr_t, std::size_t> span_of_tensor(nb::handle object,
+                                                                       const char* argument) {
+  const std::uintptr_t address = address_of_tensor(object, argument, false);
+  try {
+    const TensorView view = view_of(object, argument).view;
+    std::int64_t below = 0, above = static_cast<std::int64_t>(size_of(view.dtype));
+    for (int i = 0; i < view.ndim; ++i) {
+      const std::int64_t reach = view.stride_bytes[i] * (view.shape[i] - 1);
+      (reach < 0 ? below : above) += reach;
+    }
+    const bool empty = dense_bytes(view.shape, view.ndim, view.dtype) == 0;
+    return {address, address + static_cast<std::uintptr_t>(below),
+            empty ? 0 : static_cast<std::size_t>(above - below)};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::dtype) throw;
+    return {address, address, memory_of(object, argument).bytes};
+  }
+}
+
 // ---- the memory bound, for the benchmark -------------------------------------------------------
 
 struct FillAndCopy {
@@ -840,6 +862,7 @@ NB_MODULE(_native, m) {
   m.def("fill_and_copy", fill_and_copy);
   m.def("address_of_memory", address_of_memory, "object"_a.none(), "argument"_a, "bytes"_a);
   m.def("address_of_tensor", address_of_tensor, "object"_a.none(), "argument"_a, "writes"_a);
+  m.def("span_of_tensor", span_of_tensor, "object"_a.none(), "argument"_a);
   m.def("avg_pool_backward", avg_pool_backward, "function"_a, "rank"_a, "grad_output"_a.none(),
         "input"_a.none(), "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(),
         "ceil_mode"_a.none(), "count_include_pad"_a.none(), "divisor_override"_a.none(),

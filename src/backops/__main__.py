@@ -96,7 +96,9 @@ def make_parser() -> argparse.ArgumentParser:
         description="Prints the shell lines with which C programs find headers and libraries.",
         epilog='example: eval "$(backops env infini)"',
     )
-    env.add_argument("interface", choices=("infini",), help="infini: InfiniOp and InfiniRT")
+    env.add_argument(
+        "interface", choices=("infini", "cann"), help="infini: InfiniOp and InfiniRT; cann: CANN"
+    )
     finish(env, run_env)
     return parser
 
@@ -208,12 +210,21 @@ def run_demo(options: argparse.Namespace) -> None:
     demo.run(quick=options.quick)
 
 
-def run_env(_options: argparse.Namespace) -> None:
-    from backops import infiniop
+def run_env(options: argparse.Namespace) -> None:
+    variables: tuple[str, ...]
+    if options.interface == "infini":
+        from backops import infiniop
 
-    folder = shlex.quote(str(infiniop.root()))
-    print(f"export INFINI_ROOT={folder}")
-    print('export LD_LIBRARY_PATH="$INFINI_ROOT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"')
+        variables, root, libraries = ("INFINI_ROOT",), infiniop.root(), "lib"
+    else:
+        from backops import acl
+
+        variables = ("ASCEND_PATH", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
+        root, libraries = acl.root(), "lib64"
+    for variable in variables:
+        print(f"export {variable}={shlex.quote(str(root))}")
+    path = f"${variables[0]}/{libraries}"
+    print(f'export LD_LIBRARY_PATH="{path}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
 
 
 def run_info(_options: argparse.Namespace) -> None:

@@ -38,11 +38,12 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from backops import _native
+from backops._addresses import Address, Tensor
+from backops._addresses import input_address as _input
+from backops._addresses import memory_address as _memory
+from backops._addresses import output_address as _output
 from backops.errors import ParamError
 
-Address: TypeAlias = int | None
-Tensor: TypeAlias = Any  # an array, an address or None
 Axes: TypeAlias = Sequence[int] | int | None  # an int is an address
 
 
@@ -192,25 +193,6 @@ def _created(function: Callable[..., Status], *arguments: Any) -> tuple[Address,
     """Calls a function whose first parameter is the out-pointer."""
     created = _pointer()
     return _with_value(function(ctypes.byref(created), *arguments), created, int)
-
-
-def _memory(value: Tensor, name: str, size: int) -> Address:
-    """The address of `size` writable bytes."""
-    if value is None or isinstance(value, int):
-        return value
-    return _native.address_of_memory(value, name, size)
-
-
-def _input(value: Tensor, name: str) -> Address:
-    if value is None or isinstance(value, int):
-        return value
-    return _native.address_of_tensor(value, name, False)
-
-
-def _output(value: Tensor, name: str) -> Address:
-    if value is None or isinstance(value, int):
-        return value
-    return _native.address_of_tensor(value, name, True)
 
 
 # As many as libinfiniop takes. Beyond a sequence that is too short it finds what it refuses.

@@ -1,0 +1,115 @@
+#include "base/operand.h"
+
+#include <string>
+
+#include "base/error.h"
+
+namespace backops {
+namespace {
+
+// The address space of a process; sums of a few such distances stay far inside 63 bits.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;
+
+void set_shape(TensorView& view, const std::int64_t* shape, std::size_t ndim,
+               const char* argument) {
+  if (ndim > kMaxDims) {
+    throw Error(ErrorKind::shape, argument, "a tensor of " + std::to_string(ndim) + " axes",
+                "expected at most " + std::to_string(kMaxDims));
+  }
+  view.ndim = static_cast<int>(ndim);
+  for (int i = 0; i < view.ndim; ++i) {
+    if (shape[i] < 1 || shape[i] > kMostBytes) {
+      throw Error(ErrorKind::shape, argument, shape_text(shape, view.ndim),
+                  "expected sizes from 1 to 2**47");
+    }
+    view.shape[i] = shape[i];
+  }
+  const std::int64_t bytes = dense_bytes(view.shape, view.ndim, view.dtype);
+  if (bytes < 0 || bytes > kMostBytes) {
+    throw Error(ErrorKind::shape, argument, shape_text(view.shape, view.ndim),
+                "expected at most 2**47 bytes");
+  }
+}
+
+void set_dense_strides(TensorView& view) {
+  std::int64_t stride = static_cast<std::int64_t>(size_of(view.dtype));
+  for (int i = view.ndim - 1; i >= 0; --i) {
+    view.stride_bytes[i] = stride;
+    stride *= view.shape[i];
+  }
+}
+
+void set_strides(TensorView& view, const std::int64_t* strides, const char* argument) {
+  const auto element = static_cast<std::int64_t>(size_of(view.dtype));
+  for (int i = 0; i < view.ndim; ++i) {
+    // An axis of one element is never stepped along, whatever its stride.
+    if (view.shape[i] == 1) {
+      view.stride_bytes[i] = element;
+      continue;
+    }
+    const std::int64_t most = kMostBytes / element / (view.shape[i] - 1);
+    if (strides[i] < -most || strides[i] > most) {
+      throw Error(ErrorKind::layout, argument, "of stride " + std::to_string(strides[i]),
+                  "expected strides that stay within 2**47 bytes");
+    }
+    view.stride_bytes[i] = strides[i] * element;
+  }
+}
+
+}  // namespace
+
+Operand::Operand(DType dtype, const std::int64_t* shape, std::size_t ndim,
+                 const std::int64_t* strides, std::int64_t offset, const char* argument) {
+  view_.dtype = dtype;
+  set_shape(view_, shape, ndim, argument);
+  if (strides == nullptr) {
+    set_dense_strides(view_);
+  } else {
+    set_strides(view_, strides, argument);
+  }
+  if (offset < -kMostBytes || offset > kMostBytes) {
+    throw Error(ErrorKind::layout, argument, "at offset " + std::to_string(offset),
+                "expected an offset within 2**47 elements");
+  }
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  offset_ = lowest_ = offset * element;
+  end_ = offset_ + element;
+  for (int i = 0; i < view_.ndim; ++i) {
+    const std::int64_t reach = view_.stride_bytes[i] * (view_.shape[i] - 1);
+    (reach < 0 ? lowest_ : end_) += reach;
+  }
+  if (end_ - lowest_ > kMostBytes) {
+    throw Error(ErrorKind::layout, argument,
+                "a tensor over " + std::to_string(end_ - lowest_) + " bytes",
+                "expected at most 2**47");
+  }
+}
+
+// Unsigned: a pointer that is none must not make arithmetic undefined.
+TensorView Operand::at(const void* data) const {
+  TensorView view = view_;
+  view.data = reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(data) +
+                                      static_cast<std::uintptr_t>(offset_));
+  return view;
+}
+
+std::uintptr_t Operand::lowest(const void* data) const {
+  return reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(lowest_);
+}
+
+std::uintptr_t Operand::end(const void* data) const {
+  return reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(end_);
+}
+
+bool Operand::reaches_into(const void* data, const void* memory, std::size_t bytes) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  return bytes > 0 && lowest(data) < begin + bytes && begin < end(data);
+}
+
+bool Operand::share_memory(const Operand& a, const void* a_data, const Operand& b,
+                           const void* b_data) {
+  const bool near = a.lowest(a_data) < b.end(b_data) && b.lowest(b_data) < a.end(a_data);
+  return near && overlap(a.at(a_data), b.at(b_data));
+}
+
+}  // namespace backops

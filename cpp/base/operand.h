@@ -1,0 +1,39 @@
+// A tensor whose data is given anew for each run, as the C interfaces describe one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/export.h"
+#include "base/tensor.h"
+
+namespace backops {
+
+class BACKOPS_API Operand {
+ public:
+  // `strides` has as many elements as `shape`, or is null: contiguous. Strides and offset count
+  // elements. Throws Error, naming `argument`, for what no operator takes: too many axes, empty
+  // tensors, sizes, strides or offsets beyond any memory.
+  Operand(DType dtype, const std::int64_t* shape, std::size_t ndim, const std::int64_t* strides,
+          std::int64_t offset, const char* argument);
+
+  const TensorView& view() const { return view_; }  // without data
+  TensorView at(const void* data) const;
+
+  // The memory from the lowest to the highest element, as addresses.
+  std::uintptr_t lowest(const void* data) const;
+  std::uintptr_t end(const void* data) const;
+
+  // Whether that memory has a byte of `memory`.
+  bool reaches_into(const void* data, const void* memory, std::size_t bytes) const;
+
+  // Whether two operands have an element's byte in common.
+  static bool share_memory(const Operand& a, const void* a_data, const Operand& b,
+                           const void* b_data);
+
+ private:
+  TensorView view_{};
+  std::int64_t offset_ = 0, lowest_ = 0, end_ = 0;  // bytes from the data pointer
+};
+
+}  // namespace backops
