@@ -118,9 +118,9 @@ def test_arrays_live_until_their_stream_is_synchronised():
             for tensor in tensors:
                 check(acl.aclDestroyTensor(tensor))
             del workspace, tensors
-        assert stream in acl._launched_arrays
+        assert stream in acl._launched.streams()
         check(finish(stream))
-        assert stream not in acl._launched_arrays
+        assert stream not in acl._launched.streams()
         assert all((result == 2).all() for result in results)
 
 

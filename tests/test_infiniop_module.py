@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import weakref
 
 import conv_support
 import jax.numpy as jnp
@@ -317,3 +318,39 @@ def test_what_is_no_array_is_refused(pool):
     for nonsense in ("text", object(), [1, 2, 3]):
         with pytest.raises(backops.Error, match="grad_input"):
             infiniop.infiniopAvgPoolBackward(desc, workspace, size, nonsense, values, values, None)
+
+
+# Arrays of queued work
+
+
+class Source(np.ndarray):
+    """An array that can be watched."""
+
+
+@pytest.mark.parametrize("wait", ["synchronize", "destroy", "device"])
+def test_arrays_of_queued_work_live_until_the_stream_is_waited_for(wait):
+    stream, _ = infiniop.infinirtStreamCreate()
+    target = np.zeros(1 << 20, np.uint8)
+    source = np.full(1 << 20, 7, np.uint8).view(Source)
+    watch = weakref.ref(source)
+    infiniop.infinirtMemcpyAsync(target, source, source.nbytes, 0, stream)
+    del source
+    assert watch() is not None
+    if wait == "synchronize":
+        infiniop.infinirtStreamSynchronize(stream)
+    elif wait == "device":
+        infiniop.infinirtDeviceSynchronize()
+    if wait != "destroy":
+        assert watch() is None
+    infiniop.infinirtStreamDestroy(stream)
+    assert watch() is None
+    assert (target == 7).all()
+
+
+def test_arrays_of_work_without_a_stream_are_not_kept():
+    source = np.full(16, 7, np.uint8).view(Source)
+    watch = weakref.ref(source)
+    target = np.zeros(16, np.uint8)
+    infiniop.infinirtMemcpyAsync(target, source, 16, 0, None)
+    del source
+    assert watch() is None

@@ -50,7 +50,14 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from backops import _native
-from backops._addresses import Address, Tensor, input_address, memory_address, output_address
+from backops._addresses import (
+    Address,
+    LaunchedArrays,
+    Tensor,
+    input_address,
+    memory_address,
+    output_address,
+)
 from backops.errors import ParamError
 
 Values: TypeAlias = Sequence[Any] | int | None  # an int is an address
@@ -301,8 +308,7 @@ class _Mapped:
 _tensor_arrays: dict[int, _Mapped] = {}
 _executor_arrays: dict[int, list[_Mapped]] = {}
 _repeatable: set[int] = set()
-# By stream: the arrays of work that may still run.
-_launched_arrays: dict[Address, list[Any]] = {}
+_launched = LaunchedArrays()
 
 
 def _key_of(stream: Address) -> Address:
@@ -310,20 +316,8 @@ def _key_of(stream: Address) -> Address:
     return _created(_get_current_context)[0] if stream is None else stream
 
 
-def _keep(stream: Address, *used: Any) -> None:
-    arrays = [each for each in used if each is not None and not isinstance(each, int)]
-    if arrays:
-        _launched_arrays.setdefault(_key_of(stream), []).extend(arrays)
-
-
-def _synchronized(
-    function: Callable[..., Status], streams: list[Address], *arguments: Any
-) -> Status:
-    """Calls a function that waits for streams, and lets go of what they used before."""
-    done = [_launched_arrays.pop(stream, None) for stream in streams]
-    status = function(*arguments)
-    del done
-    return status
+def _wait(function: Callable[..., Status], streams: list[Address], *arguments: Any) -> Status:
+    return _launched.wait(function, streams, *arguments)
 
 
 def _planned(
@@ -346,7 +340,7 @@ def _planned(
     return size.value, executor.value, status
 
 
-def _launched(
+def _launch(
     function: Callable[..., Status],
     workspace: Tensor,
     workspaceSize: int,
@@ -361,7 +355,7 @@ def _launched(
         address = used[0].address
     if executor is not None:
         used += _executor_arrays.get(executor, [])
-    _keep(stream, *used)
+    _launched.keep(_key_of(stream), *used)
     status = function(address, workspaceSize, executor, stream)
     if status == Status.SUCCESS and executor is not None and executor not in _repeatable:
         _executor_arrays.pop(executor, None)
@@ -421,7 +415,7 @@ def aclInit(configPath: str | None = None) -> Status:
 
 
 def aclFinalize() -> Status:
-    return _synchronized(_finalize, list(_launched_arrays))
+    return _wait(_finalize, _launched.streams())
 
 
 def aclGetRecentErrMsg() -> str | None:
@@ -453,7 +447,7 @@ def aclrtSetDevice(deviceId: int) -> Status:
 
 
 def aclrtResetDevice(deviceId: int) -> Status:
-    return _synchronized(_reset_device, list(_launched_arrays), deviceId)
+    return _wait(_reset_device, _launched.streams(), deviceId)
 
 
 def aclrtGetDevice() -> tuple[int | None, Status]:
@@ -517,7 +511,7 @@ _event_elapsed_time = _declare("aclrtEventElapsedTime", _pointer, _pointer, _poi
 
 
 def aclrtSynchronizeDevice() -> Status:
-    return _synchronized(_synchronize_device, list(_launched_arrays))
+    return _wait(_synchronize_device, _launched.streams())
 
 
 def aclrtCreateStream() -> tuple[Address, Status]:
@@ -529,11 +523,11 @@ def aclrtCreateStreamWithConfig(priority: int, flag: int) -> tuple[Address, Stat
 
 
 def aclrtDestroyStream(stream: Address) -> Status:
-    return _synchronized(_destroy_stream, [stream], stream)
+    return _wait(_destroy_stream, [stream], stream)
 
 
 def aclrtSynchronizeStream(stream: Address) -> Status:
-    return _synchronized(_synchronize_stream, [_key_of(stream)], stream)
+    return _wait(_synchronize_stream, [_key_of(stream)], stream)
 
 
 def aclrtStreamWaitEvent(stream: Address, event: Address) -> Status:
@@ -633,7 +627,7 @@ def aclrtMemcpyAsync(
     dst: Tensor, destMax: int, src: Tensor, count: int, kind: int, stream: Address
 ) -> Status:
     to, source = memory_address(dst, "dst", count), input_address(src, "src")
-    _keep(stream, dst, src)
+    _launched.keep(_key_of(stream), dst, src)
     status: Status = _memcpy_async(to, destMax, source, count, kind, stream)
     return status
 
@@ -648,7 +642,7 @@ def aclrtMemsetAsync(
     devPtr: Tensor, maxCount: int, value: int, count: int, stream: Address
 ) -> Status:
     memory = memory_address(devPtr, "devPtr", count)
-    _keep(stream, devPtr)
+    _launched.keep(_key_of(stream), devPtr)
     status: Status = _memset_async(memory, maxCount, value, count, stream)
     return status
 
@@ -969,7 +963,7 @@ def aclnnAvgPool2dBackward(
     workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
 ) -> Status:
     """Launches; the result is there when the stream is synchronised."""
-    return _launched(_nn_avg_pool2d_backward, workspace, workspaceSize, executor, stream)
+    return _launch(_nn_avg_pool2d_backward, workspace, workspaceSize, executor, stream)
 
 
 def aclnnAvgPool3dBackwardGetWorkspaceSize(
@@ -1004,7 +998,7 @@ def aclnnAvgPool3dBackward(
     workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
 ) -> Status:
     """Launches; the result is there when the stream is synchronised."""
-    return _launched(_nn_avg_pool3d_backward, workspace, workspaceSize, executor, stream)
+    return _launch(_nn_avg_pool3d_backward, workspace, workspaceSize, executor, stream)
 
 
 def aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(
@@ -1027,7 +1021,7 @@ def aclnnAdaptiveAvgPool2dBackward(
     workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
 ) -> Status:
     """Launches; the result is there when the stream is synchronised."""
-    return _launched(_nn_adaptive_avg_pool2d_backward, workspace, workspaceSize, executor, stream)
+    return _launch(_nn_adaptive_avg_pool2d_backward, workspace, workspaceSize, executor, stream)
 
 
 def aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(
@@ -1050,7 +1044,7 @@ def aclnnAdaptiveAvgPool3dBackward(
     workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
 ) -> Status:
     """Launches; the result is there when the stream is synchronised."""
-    return _launched(_nn_adaptive_avg_pool3d_backward, workspace, workspaceSize, executor, stream)
+    return _launch(_nn_adaptive_avg_pool3d_backward, workspace, workspaceSize, executor, stream)
 
 
 def aclnnConvolutionBackwardGetWorkspaceSize(
@@ -1097,4 +1091,4 @@ def aclnnConvolutionBackward(
     workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
 ) -> Status:
     """Launches; the result is there when the stream is synchronised."""
-    return _launched(_nn_convolution_backward, workspace, workspaceSize, executor, stream)
+    return _launch(_nn_convolution_backward, workspace, workspaceSize, executor, stream)

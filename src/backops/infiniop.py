@@ -25,8 +25,8 @@ Where a document asks for a pointer, an int address or an array (NumPy, PyTorch,
 taken; None is NULL. Parameters such as ``kernel_size`` are sequences of ints. Handles, descriptors,
 streams and events are plain ints.
 
-As in C, memory must be as large as its descriptor says, and must live until the work on it is done:
-with a stream, until that is synchronised.
+As in C, memory must be as large as its descriptor says. Arrays that work on a stream uses are kept
+alive until the stream is synchronised or destroyed; what is behind an int address is not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from backops._addresses import Address, Tensor
+from backops._addresses import Address, LaunchedArrays, Tensor
 from backops._addresses import input_address as _input
 from backops._addresses import memory_address as _memory
 from backops._addresses import output_address as _output
@@ -246,6 +246,14 @@ _memset = _declare(_infinirt, "infinirtMemset", _pointer, _int, _size)
 _memset_async = _declare(_infinirt, "infinirtMemsetAsync", _pointer, _int, _size, _pointer)
 
 
+_launched = LaunchedArrays()
+
+
+def _keep(stream: Address, *used: Tensor) -> None:
+    if stream is not None:  # without a stream the work is done when the call returns
+        _launched.keep(stream, *used)
+
+
 def infinirtInit() -> Status:
     return _init()
 
@@ -273,7 +281,7 @@ def infinirtGetDevice() -> tuple[Device | None, int | None, Status]:
 
 
 def infinirtDeviceSynchronize() -> Status:
-    return _device_synchronize()
+    return _launched.wait(_device_synchronize, _launched.streams())
 
 
 def infinirtStreamCreate() -> tuple[Address, Status]:
@@ -281,11 +289,11 @@ def infinirtStreamCreate() -> tuple[Address, Status]:
 
 
 def infinirtStreamDestroy(stream: Address) -> Status:
-    return _stream_destroy(stream)
+    return _launched.wait(_stream_destroy, [stream], stream)
 
 
 def infinirtStreamSynchronize(stream: Address) -> Status:
-    return _stream_synchronize(stream)
+    return _launched.wait(_stream_synchronize, [stream], stream)
 
 
 def infinirtStreamWaitEvent(stream: Address, event: Address) -> Status:
@@ -345,6 +353,7 @@ def infinirtMemcpy(dst: Tensor, src: Tensor, size: int, kind: int) -> Status:
 
 
 def infinirtMemcpyAsync(dst: Tensor, src: Tensor, size: int, kind: int, stream: Address) -> Status:
+    _keep(stream, dst, src)
     return _memcpy_async(_memory(dst, "dst", size), _input(src, "src"), size, kind, stream)
 
 
@@ -361,6 +370,7 @@ def infinirtMemset(ptr: Tensor, value: int, count: int) -> Status:
 
 
 def infinirtMemsetAsync(ptr: Tensor, value: int, count: int, stream: Address) -> Status:
+    _keep(stream, ptr)
     return _memset_async(_memory(ptr, "ptr", count), value, count, stream)
 
 
@@ -462,6 +472,7 @@ def infiniopAvgPoolBackward(
     stream: Address,
 ) -> Status:
     """Writes ``grad_input``: at once without a stream, else when its turn comes."""
+    _keep(stream, workspace, grad_input, grad_output, input)
     return _pool(
         desc,
         _memory(workspace, "workspace", workspace_size),
@@ -528,6 +539,7 @@ def infiniopConvBackward(
     stream: Address,
 ) -> Status:
     """Writes the three gradients: at once without a stream, else when their turn comes."""
+    _keep(stream, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight)
     return _conv(
         desc,
         _memory(workspace, "workspace", workspace_size),
