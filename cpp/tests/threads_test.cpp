@@ -235,6 +235,14 @@ void test_one_plan_run_by_many() {
 
 // ---- fork --------------------------------------------------------------------------------------
 
+// The address sanitizer's allocator may be locked, at the fork, by a thread that the child does not
+// have; the child then waits for it for ever.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kMayFork = false;
+#else
+constexpr bool kMayFork = true;
+#endif
+
 // Runs `body` in a child and says whether it returned true in time.
 template <class Body>
 bool holds_in_child(const Body& body) {
@@ -299,6 +307,6 @@ int main() {
   test_many_callers_at_once();
   test_callers_come_and_go();
   test_one_plan_run_by_many();
-  test_forked_child_has_threads_of_its_own();
+  if (kMayFork) test_forked_child_has_threads_of_its_own();
   return test::finish();
 }
