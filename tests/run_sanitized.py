@@ -25,7 +25,6 @@ BIN = Path(sysconfig.get_path("scripts"))
 PYTHON_TESTS = [
     "test_pool_values.py",
     "test_pool_layouts.py",
-    "test_conv_layouts.py",
     "test_errors.py",
     "test_plans.py",
     "test_infiniop_errors.py",

@@ -247,6 +247,7 @@ int main() {
         run([program])
 
 
+@pytest.mark.slow
 def test_valgrind_finds_nothing(tmp_path):
     run_under_valgrind(build_cann(CANN_EXAMPLES[0], tmp_path, root(), "-g"))
 

@@ -259,11 +259,13 @@ def run_under_valgrind(program, *, status=0):
     run([valgrind, "-q", "--leak-check=full", "--error-exitcode=9", program], status=status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [*EXAMPLES, C_TESTS / "error_table.c"], ids=lambda p: p.stem)
 def test_valgrind_finds_nothing(source, tmp_path):
     run_under_valgrind(build_c(source, tmp_path, root(), "-g"))
 
 
+@pytest.mark.slow
 def test_valgrind_would_see_a_leak(tmp_path):
     # Without our libraries, which take valgrind 8 s to load.
     source, program = tmp_path / "leak.c", tmp_path / "leak"
