@@ -55,9 +55,9 @@ class Launch {
       throw Failure(ACLNN_ERR_RUNTIME_ERROR, tensor.name, "without data",
                     "expected device memory (from aclrtMalloc)");
     }
-    held_[i] = find_device_memory(
-        ACLNN_ERR_RUNTIME_ERROR, tensor.name, reinterpret_cast<std::uintptr_t>(tensor.data),
-        {tensor.operand.lowest(tensor.data), tensor.operand.end(tensor.data)});
+    held_[i] = find_device_memory(ACLNN_ERR_RUNTIME_ERROR, tensor.name,
+                                  reinterpret_cast<std::uintptr_t>(tensor.data),
+                                  tensor.operand.range(tensor.data));
     views_[i] = tensor.operand.at(tensor.data);
   }
 
@@ -100,7 +100,7 @@ class Launch {
   }
 
   static std::string bytes_of(const BoundTensor& tensor) {
-    return text_of(ByteRange{tensor.operand.lowest(tensor.data), tensor.operand.end(tensor.data)});
+    return text_of(tensor.operand.range(tensor.data));
   }
 
   std::shared_ptr<const Work> work_;

@@ -23,11 +23,6 @@ std::string text_of(const ByteRange& range) {
   return text;
 }
 
-ByteRange range_of(const void* memory, std::size_t bytes) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  return {begin, begin + bytes};
-}
-
 Allocation::Allocation(std::size_t bytes)
     : range_(range_of(allocate_aligned(bytes), bytes)), owned_(true) {
   if (range_.begin == 0) throw std::bad_alloc();

@@ -11,19 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "base/tensor.h"
+
 namespace backops::acl {
 
-// Addresses from `begin` to before `end`.
-struct ByteRange {
-  std::uintptr_t begin = 0, end = 0;
-
-  bool holds(const ByteRange& other) const { return begin <= other.begin && other.end <= end; }
-  bool has(std::uintptr_t address) const { return begin <= address && address < end; }
-  std::size_t size() const { return end - begin; }
-};
-
 std::string text_of(const ByteRange& range);  // 0x1000 to 0x10ff (256 bytes)
-ByteRange range_of(const void* memory, std::size_t bytes);
 
 // Lives as long as anybody holds it: work that is queued may outlive aclrtFree.
 class Allocation {

@@ -11,6 +11,8 @@
 #include "acl/memory.h"
 
 using namespace backops::acl;
+using backops::ByteRange;
+using backops::range_of;
 
 namespace {
 

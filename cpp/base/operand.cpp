@@ -71,16 +71,11 @@ Operand::Operand(DType dtype, const std::int64_t* shape, std::size_t ndim,
     throw Error(ErrorKind::layout, argument, "at offset " + std::to_string(offset),
                 "expected an offset within 2**47 elements");
   }
-  const auto element = static_cast<std::int64_t>(size_of(dtype));
-  offset_ = lowest_ = offset * element;
-  end_ = offset_ + element;
-  for (int i = 0; i < view_.ndim; ++i) {
-    const std::int64_t reach = view_.stride_bytes[i] * (view_.shape[i] - 1);
-    (reach < 0 ? lowest_ : end_) += reach;
-  }
-  if (end_ - lowest_ > kMostBytes) {
+  offset_ = offset * static_cast<std::int64_t>(size_of(dtype));
+  range_ = range_of(at(nullptr));
+  if (range_.size() > std::size_t{kMostBytes}) {
     throw Error(ErrorKind::layout, argument,
-                "a tensor over " + std::to_string(end_ - lowest_) + " bytes",
+                "a tensor over " + std::to_string(range_.size()) + " bytes",
                 "expected at most 2**47");
   }
 }
@@ -93,23 +88,18 @@ TensorView Operand::at(const void* data) const {
   return view;
 }
 
-std::uintptr_t Operand::lowest(const void* data) const {
-  return reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(lowest_);
-}
-
-std::uintptr_t Operand::end(const void* data) const {
-  return reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(end_);
+ByteRange Operand::range(const void* data) const {
+  const auto base = reinterpret_cast<std::uintptr_t>(data);
+  return {base + range_.begin, base + range_.end};
 }
 
 bool Operand::reaches_into(const void* data, const void* memory, std::size_t bytes) const {
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  return bytes > 0 && lowest(data) < begin + bytes && begin < end(data);
+  return bytes > 0 && range(data).meets(range_of(memory, bytes));
 }
 
 bool Operand::share_memory(const Operand& a, const void* a_data, const Operand& b,
                            const void* b_data) {
-  const bool near = a.lowest(a_data) < b.end(b_data) && b.lowest(b_data) < a.end(a_data);
-  return near && overlap(a.at(a_data), b.at(b_data));
+  return a.range(a_data).meets(b.range(b_data)) && overlap(a.at(a_data), b.at(b_data));
 }
 
 }  // namespace backops

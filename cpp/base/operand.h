@@ -20,9 +20,8 @@ class BACKOPS_API Operand {
   const TensorView& view() const { return view_; }  // without data
   TensorView at(const void* data) const;
 
-  // The memory from the lowest to the highest element, as addresses.
-  std::uintptr_t lowest(const void* data) const;
-  std::uintptr_t end(const void* data) const;
+  // The memory from the lowest to the highest element.
+  ByteRange range(const void* data) const;
 
   // Whether that memory has a byte of `memory`.
   bool reaches_into(const void* data, const void* memory, std::size_t bytes) const;
@@ -33,7 +32,8 @@ class BACKOPS_API Operand {
 
  private:
   TensorView view_{};
-  std::int64_t offset_ = 0, lowest_ = 0, end_ = 0;  // bytes from the data pointer
+  std::int64_t offset_ = 0;  // bytes from the data pointer
+  ByteRange range_;          // the same
 };
 
 }  // namespace backops

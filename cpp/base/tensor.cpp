@@ -61,16 +61,18 @@ bool is_empty(const TensorView& view) {
   return std::find(view.shape, view.shape + view.ndim, 0) != view.shape + view.ndim;
 }
 
-// Address of the lowest byte of any element.
-std::int64_t lowest_address(const TensorView& view) {
-  std::int64_t address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data));
-  for (int i = 0; i < view.ndim; ++i) {
-    if (view.stride_bytes[i] < 0) address += view.stride_bytes[i] * (view.shape[i] - 1);
-  }
-  return address;
-}
-
 }  // namespace
+
+// Unsigned: a pointer that is none must not make arithmetic undefined.
+ByteRange range_of(const TensorView& view) {
+  if (is_empty(view)) return range_of(view.data, 0);
+  ByteRange range = range_of(view.data, size_of(view.dtype));
+  for (int i = 0; i < view.ndim; ++i) {
+    const std::int64_t reach = view.stride_bytes[i] * (view.shape[i] - 1);
+    (reach < 0 ? range.begin : range.end) += static_cast<std::uintptr_t>(reach);
+  }
+  return range;
+}
 
 std::string shape_text(const std::int64_t* shape, int ndim) {
   std::string text = "(";
@@ -97,7 +99,7 @@ bool overlap(const TensorView& a, const TensorView& b) {
   // An element of a starts at lowest(a) + sum(|stride| * x), likewise b's with y. They share a byte
   // when -size(b) < a - b < size(a). With y' = count - y all steps become positive.
   CombinationSearch search;
-  std::int64_t distance = lowest_address(a) - lowest_address(b);
+  auto distance = static_cast<std::int64_t>(range_of(a).begin - range_of(b).begin);
   for (int i = 0; i < a.ndim; ++i) search.add(std::abs(a.stride_bytes[i]), a.shape[i] - 1);
   for (int i = 0; i < b.ndim; ++i) {
     const std::int64_t step = std::abs(b.stride_bytes[i]);
@@ -110,14 +112,7 @@ bool overlap(const TensorView& a, const TensorView& b) {
 }
 
 bool reaches_into(const TensorView& view, const void* memory, std::size_t bytes) {
-  if (is_empty(view) || bytes == 0) return false;
-  const auto begin = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory));
-  const std::int64_t low = lowest_address(view);
-  std::int64_t high = low + static_cast<std::int64_t>(size_of(view.dtype));
-  for (int i = 0; i < view.ndim; ++i) {
-    high += std::abs(view.stride_bytes[i]) * (view.shape[i] - 1);
-  }
-  return low < begin + static_cast<std::int64_t>(bytes) && begin < high;
+  return !is_empty(view) && bytes > 0 && range_of(view).meets(range_of(memory, bytes));
 }
 
 bool has_overlapping_elements(const TensorView& view) {

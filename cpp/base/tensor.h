@@ -2,6 +2,7 @@
 // element size; they may be negative or zero.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -19,6 +20,24 @@ struct TensorView {
   std::int64_t shape[kMaxDims];
   std::int64_t stride_bytes[kMaxDims];
 };
+
+// Addresses from `begin` to before `end`.
+struct ByteRange {
+  std::uintptr_t begin = 0, end = 0;
+
+  bool holds(const ByteRange& other) const { return begin <= other.begin && other.end <= end; }
+  bool has(std::uintptr_t address) const { return begin <= address && address < end; }
+  bool meets(const ByteRange& other) const { return begin < other.end && other.begin < end; }
+  std::size_t size() const { return end - begin; }
+};
+
+inline ByteRange range_of(const void* memory, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  return {begin, begin + bytes};
+}
+
+// From a view's lowest to its highest byte; of no size where the view is empty.
+BACKOPS_API ByteRange range_of(const TensorView& view);
 
 // The text people know from Python: (2, 3, 8, 8), (2,) or ().
 BACKOPS_API std::string shape_text(const std::int64_t* shape, int ndim);
