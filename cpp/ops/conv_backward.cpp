@@ -45,7 +45,7 @@ ConvShape shape_of(const ConvProblem& p, const std::int64_t* output_shape) {
 
 // A tensor and its dense array: what is read is copied there before the work, what is written is
 // copied from there after it. Where the tensor is dense itself, it is used in place.
-struct Operand {
+struct DenseTensor {
   DenseAxes axes{};
   char* tensor = nullptr;
   char* dense = nullptr;
@@ -70,12 +70,13 @@ struct ConvPlan::Impl {
   std::size_t grad_output_at, input_at, weight_at, grad_input_at, grad_weight_at, grad_bias_at;
   std::size_t engine_at, workers_at, worker_bytes, total_bytes;
 
-  Operand activation(const TensorView* view, char* dense, bool reads, bool channels_first) const;
-  Activation for_engine(const TensorView* view, const Operand& operand) const;
+  DenseTensor activation(const TensorView* view, char* dense, bool reads,
+                         bool channels_first) const;
+  Activation for_engine(const TensorView* view, const DenseTensor& operand) const;
   bool prefers_channels_first(const TensorView& grad_output) const;
-  Operand weights(const TensorView* view, char* dense, bool reads) const;
-  Operand bias(const TensorView* view, char* dense) const;
-  void settle(Operand& operand, bool reads) const;
+  DenseTensor weights(const TensorView* view, char* dense, bool reads) const;
+  DenseTensor bias(const TensorView* view, char* dense) const;
+  void settle(DenseTensor& operand, bool reads) const;
 };
 
 ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool deterministic, Isa isa)
@@ -107,9 +108,9 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
     if (needed) at += whole_lines(static_cast<std::size_t>(elements) * sum);
     return here;
   };
-  const std::int64_t in_elements = shape.batch * shape.in_positions() * shape.channels;
+  const std::int64_t in_elements = shape.batch * shape.in_image();
   const bool copies = engine->activations() != Activations::tensors;
-  grad_output_at = place(copies, shape.batch * shape.out_positions() * shape.outputs);
+  grad_output_at = place(copies, shape.batch * shape.out_image());
   input_at = place(copies && shape.wants_weight, in_elements);
   weight_at = place(shape.wants_input, shape.weights());
   grad_input_at = place(copies && shape.wants_input, in_elements);
@@ -122,7 +123,7 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
 }
 
 // In place if the tensor is dense and of the type of the sums already.
-void ConvPlan::Impl::settle(Operand& operand, bool reads) const {
+void ConvPlan::Impl::settle(DenseTensor& operand, bool reads) const {
   const std::size_t element = size_of(problem.dtype);
   const bool usable = element == shape.sum_bytes() &&
                       !(reads && problem.rounding != Rounding::none) &&
@@ -135,9 +136,9 @@ void ConvPlan::Impl::settle(Operand& operand, bool reads) const {
   }
 }
 
-Operand ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads,
-                                   bool channels_first) const {
-  Operand operand;
+DenseTensor ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads,
+                                       bool channels_first) const {
+  DenseTensor operand;
   if (view == nullptr) return operand;
   const int channel_dim = problem.ndim - problem.rank - 1;
   operand.tensor = view->data;
@@ -171,7 +172,7 @@ bool ConvPlan::Impl::prefers_channels_first(const TensorView& grad_output) const
          std::abs(grad_output.stride_bytes[channel_dim]);
 }
 
-Activation ConvPlan::Impl::for_engine(const TensorView* view, const Operand& operand) const {
+Activation ConvPlan::Impl::for_engine(const TensorView* view, const DenseTensor& operand) const {
   Activation result{};
   result.data = operand.dense;
   if (view == nullptr) return result;
@@ -185,8 +186,8 @@ Activation ConvPlan::Impl::for_engine(const TensorView* view, const Operand& ope
   return result;
 }
 
-Operand ConvPlan::Impl::weights(const TensorView* view, char* dense, bool reads) const {
-  Operand operand;
+DenseTensor ConvPlan::Impl::weights(const TensorView* view, char* dense, bool reads) const {
+  DenseTensor operand;
   if (view == nullptr) return operand;
   operand.tensor = view->data;
   operand.dense = dense;
@@ -204,8 +205,8 @@ Operand ConvPlan::Impl::weights(const TensorView* view, char* dense, bool reads)
   return operand;
 }
 
-Operand ConvPlan::Impl::bias(const TensorView* view, char* dense) const {
-  Operand operand;
+DenseTensor ConvPlan::Impl::bias(const TensorView* view, char* dense) const {
+  DenseTensor operand;
   if (view == nullptr) return operand;
   operand.tensor = view->data;
   operand.dense = dense;
@@ -224,18 +225,6 @@ const std::string& ConvPlan::kernel() const { return impl_->kernel; }
 std::size_t ConvPlan::workspace_bytes() const { return impl_->total_bytes; }
 
 namespace {
-
-// One run: three kinds of phases with a barrier between them.
-struct ConvRun {
-  const ConvPlan::Impl& plan;
-  Operand inputs[3], results[3];
-  ConvBuffers buffers;
-  char* workers;
-
-  char* scratch_of(int worker) const {
-    return workers + static_cast<std::size_t>(worker) * plan.worker_bytes;
-  }
-};
 
 // Calls body(task, worker) for every task, on several threads.
 template <class Body>
@@ -256,11 +245,11 @@ void for_tasks(std::int64_t tasks, int threads, const Body& body) {
 
 // Calls body(operand, piece).
 template <class Body>
-void for_copies(const Operand (&operands)[3], int threads, const Body& body) {
+void for_copies(const DenseTensor (&operands)[3], int threads, const Body& body) {
   std::int64_t pieces = 0;
-  for (const Operand& operand : operands) pieces += operand.copy.pieces();
+  for (const DenseTensor& operand : operands) pieces += operand.copy.pieces();
   for_tasks(pieces, threads, [&](std::int64_t piece, int) {
-    for (const Operand& operand : operands) {
+    for (const DenseTensor& operand : operands) {
       if (piece < operand.copy.pieces()) return body(operand, piece);
       piece -= operand.copy.pieces();
     }
@@ -275,38 +264,35 @@ bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
   const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
   char* const base = static_cast<char*>(workspace) + (kLineBytes - misalignment) % kLineBytes;
   const bool first = p.prefers_channels_first(*t.grad_output);
-  ConvRun run{
-      p,
-      {p.activation(t.grad_output, base + p.grad_output_at, true, first),
-       p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true, first),
-       p.weights(p.shape.wants_input ? t.weight : nullptr, base + p.weight_at, true)},
-      {p.activation(t.grad_input, base + p.grad_input_at, false, first),
-       p.weights(t.grad_weight, base + p.grad_weight_at, false),
-       p.bias(t.grad_bias, base + p.grad_bias_at)},
-      {},
-      base + p.workers_at};
-  run.buffers = {p.for_engine(t.grad_output, run.inputs[0]),
-                 p.for_engine(t.input, run.inputs[1]),
-                 p.for_engine(t.grad_input, run.results[0]),
-                 first,
-                 run.inputs[2].dense,
-                 run.results[1].dense,
-                 run.results[2].dense,
-                 base + p.engine_at,
-                 nullptr};
-  for_copies(run.inputs, threads, [&](const Operand& operand, std::int64_t piece) {
+  const DenseTensor inputs[] = {
+      p.activation(t.grad_output, base + p.grad_output_at, true, first),
+      p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true, first),
+      p.weights(p.shape.wants_input ? t.weight : nullptr, base + p.weight_at, true)};
+  const DenseTensor results[] = {p.activation(t.grad_input, base + p.grad_input_at, false, first),
+                                 p.weights(t.grad_weight, base + p.grad_weight_at, false),
+                                 p.bias(t.grad_bias, base + p.grad_bias_at)};
+  const ConvBuffers buffers{p.for_engine(t.grad_output, inputs[0]),
+                            p.for_engine(t.input, inputs[1]),
+                            p.for_engine(t.grad_input, results[0]),
+                            first,
+                            inputs[2].dense,
+                            results[1].dense,
+                            results[2].dense,
+                            base + p.engine_at,
+                            nullptr};
+  for_copies(inputs, threads, [&](const DenseTensor& operand, std::int64_t piece) {
     operand.copy.to_dense(piece, operand.tensor, operand.dense, *p.kernels, p.problem.rounding,
                           *p.roundings);
   });
   std::atomic<bool> done{true};
   for (int phase = 0; phase < p.engine->phases(); ++phase) {
     for_tasks(p.engine->tasks(phase), threads, [&](std::int64_t task, int worker) {
-      ConvBuffers own = run.buffers;
-      own.scratch = run.scratch_of(worker);
+      ConvBuffers own = buffers;
+      own.scratch = base + p.workers_at + static_cast<std::size_t>(worker) * p.worker_bytes;
       if (!p.engine->work(phase, task, own)) done = false;
     });
   }
-  for_copies(run.results, threads, [&](const Operand& operand, std::int64_t piece) {
+  for_copies(results, threads, [&](const DenseTensor& operand, std::int64_t piece) {
     operand.copy.from_dense(piece, operand.tensor, operand.dense, *p.kernels);
   });
   return done;

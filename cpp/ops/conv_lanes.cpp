@@ -19,12 +19,11 @@ namespace {
 // Parts of the batch whose weight gradients are summed on their own. How many there are does not
 // depend on the threads, so neither do the bits.
 constexpr std::int64_t kMostParts = 16;
+constexpr double kMostSumBytes = 64e6;  // of all parts together
 constexpr std::int64_t kMostBlocksAtOnce = 4;
 // Scratch memory of a block that is aimed at, and the most that is used where rows are long.
 constexpr std::int64_t kWantedScratchBytes = 40 << 10;
 constexpr double kMostScratchBytes = 4e6;
-// All their sums together.
-constexpr double kMostSumBytes = 64e6;
 constexpr std::int64_t kMostTaps = 4096;
 constexpr std::int64_t kMostStride = 16;
 

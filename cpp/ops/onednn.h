@@ -60,4 +60,23 @@ struct EvenParts {
   }
 };
 
+// What computes the parts, which have two sizes at most.
+template <class T>
+struct ByPart {
+  template <class Make>
+  ByPart(const EvenParts& parts, const Make& make)
+      : smaller(make(parts.smaller())),
+        larger(parts.is_larger(0) ? make(parts.larger()) : smaller) {}
+  ByPart() = default;
+
+  const T& of(const EvenParts& parts, std::int64_t index) const {
+    return parts.is_larger(index) ? larger : smaller;
+  }
+  std::size_t scratch_bytes() const {
+    return std::max(smaller.scratch_bytes(), larger.scratch_bytes());
+  }
+
+  T smaller, larger;
+};
+
 }  // namespace backops

@@ -67,18 +67,18 @@ dnnl::convolution_forward::primitive_desc forward_of(const Layouts& l) {
           l.padding,    l.padding_end};
 }
 
-bool is_slow(const std::string& implementation) {
-  return implementation.find("ref") != std::string::npos;
-}
-
 // A reorder between the plain order of weights and a primitive's own.
 class WeightOrder {
  public:
   WeightOrder() = default;
-  WeightOrder(const Desc& from, const Desc& to)
-      : from_(from),
-        to_(to),
-        primitive_({onednn_cpu(), from, onednn_cpu(), to, with_own_scratchpad()}) {}
+  WeightOrder(const Desc& from, const Desc& to) : from_(from), to_(to) {
+    const dnnl::reorder::primitive_desc desc(onednn_cpu(), from, onednn_cpu(), to,
+                                             with_own_scratchpad());
+    scratch_bytes_ = desc.scratchpad_desc().get_size();
+    primitive_ = dnnl::reorder(desc);
+  }
+
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
 
   void run(const float* source, float* target, char* scratch) const {
     dnnl::stream stream(onednn_cpu());
@@ -90,20 +90,58 @@ class WeightOrder {
  private:
   Desc from_, to_;
   dnnl::reorder primitive_;
+  std::size_t scratch_bytes_ = 0;
 };
+
+// A primitive for some images, and what it says of itself.
+template <class Primitive>
+struct ConvPart {
+  ConvPart() = default;
+  ConvPart(const Layouts& l, const typename Primitive::primitive_desc& desc)
+      : primitive(desc),
+        input(l.input),
+        output(l.output),
+        name(desc.impl_info_str()),
+        scratch(desc.scratchpad_desc().get_size()) {}
+
+  std::size_t scratch_bytes() const { return scratch; }
+
+  Primitive primitive;
+  Desc input, output;
+  std::string name;
+  std::size_t scratch = 0;
+};
+
+template <class Primitive>
+bool is_fast(const ByPart<ConvPart<Primitive>>& parts) {
+  const auto is_reference = [](const std::string& name) {
+    return name.find("ref") != std::string::npos;
+  };
+  return !is_reference(parts.smaller.name) && !is_reference(parts.larger.name);
+}
 
 class ConvInputGradient : public InputGradient {
  public:
   ConvInputGradient(const ConvShape& shape, const ConvCuts& cuts)
       : s_(shape), images_{s_.batch, std::min(s_.batch, input_cuts(cuts))} {
-    smaller_ = make_part(images_.smaller());
-    larger_ = images_.is_larger(0) ? make_part(images_.larger()) : smaller_;
+    // The first part chooses the order of the weights.
+    parts_ = {images_, [this](std::int64_t batch) {
+                const Layouts l(s_, batch);
+                const dnnl::convolution_backward_data::primitive_desc desc(
+                    onednn_cpu(), kAlgorithm, l.input, weight_.is_zero() ? l.any_weight : weight_,
+                    l.output, l.stride, l.dilation, l.padding, l.padding_end, forward_of(l),
+                    with_own_scratchpad());
+                weight_ = desc.weights_desc();
+                return Part(l, desc);
+              }};
     order_ = WeightOrder(Layouts(s_, 1).plain_weight, weight_);
   }
 
-  bool is_usable() const { return !is_slow(name_); }
-  std::string name() const override { return name_; }
-  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  bool is_usable() const { return is_fast(parts_); }
+  std::string name() const override { return parts_.smaller.name; }
+  std::size_t scratch_bytes() const override {
+    return std::max(parts_.scratch_bytes(), order_.scratch_bytes());
+  }
   std::size_t weight_bytes() const override { return weight_.get_size(); }
   std::int64_t parts() const override { return images_.count; }
 
@@ -113,7 +151,7 @@ class ConvInputGradient : public InputGradient {
 
   void run(std::int64_t index, const GradientTensors& t, const float* weight,
            char* scratch) const override {
-    const Part& part = images_.is_larger(index) ? larger_ : smaller_;
+    const Part& part = parts_.of(images_, index);
     const std::int64_t image = images_.first(index);
     dnnl::stream stream(onednn_cpu());
     part.primitive.execute(
@@ -125,43 +163,36 @@ class ConvInputGradient : public InputGradient {
   }
 
  private:
-  struct Part {
-    dnnl::convolution_backward_data primitive;
-    Desc input, output;
-  };
-
-  Part make_part(std::int64_t batch) {
-    const Layouts l(s_, batch);
-    const dnnl::convolution_backward_data::primitive_desc desc(
-        onednn_cpu(), kAlgorithm, l.input, weight_.is_zero() ? l.any_weight : weight_, l.output,
-        l.stride, l.dilation, l.padding, l.padding_end, forward_of(l), with_own_scratchpad());
-    weight_ = desc.weights_desc();
-    name_ = desc.impl_info_str();
-    scratch_bytes_ = std::max(scratch_bytes_, desc.scratchpad_desc().get_size());
-    return {dnnl::convolution_backward_data(desc), l.input, l.output};
-  }
+  using Part = ConvPart<dnnl::convolution_backward_data>;
 
   const ConvShape s_;
   const EvenParts images_;
-  Part smaller_, larger_;
   Desc weight_;
+  ByPart<Part> parts_;
   WeightOrder order_;
-  std::string name_;
-  std::size_t scratch_bytes_ = 0;
 };
 
 class ConvWeightGradient : public WeightGradient {
  public:
   ConvWeightGradient(const ConvShape& shape, const ConvCuts& cuts)
       : s_(shape), images_{s_.batch, std::min(s_.batch, weight_cuts(cuts))} {
-    smaller_ = make_part(images_.smaller());
-    larger_ = images_.is_larger(0) ? make_part(images_.larger()) : smaller_;
+    parts_ = {images_, [this](std::int64_t batch) {
+                const Layouts l(s_, batch);
+                const dnnl::convolution_backward_weights::primitive_desc desc(
+                    onednn_cpu(), kAlgorithm, l.input, sums_.is_zero() ? l.any_weight : sums_,
+                    l.output, l.stride, l.dilation, l.padding, l.padding_end, forward_of(l),
+                    with_own_scratchpad());
+                sums_ = desc.diff_weights_desc();
+                return Part(l, desc);
+              }};
     order_ = WeightOrder(sums_, Layouts(s_, 1).plain_weight);
   }
 
-  bool is_usable() const { return !is_slow(name_); }
-  std::string name() const override { return name_; }
-  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  bool is_usable() const { return is_fast(parts_); }
+  std::string name() const override { return parts_.smaller.name; }
+  std::size_t scratch_bytes() const override {
+    return std::max(parts_.scratch_bytes(), order_.scratch_bytes());
+  }
   std::int64_t parts() const override { return images_.count; }
   std::int64_t sum_elements() const override {
     return static_cast<std::int64_t>(sums_.get_size() / sizeof(float));
@@ -169,7 +200,7 @@ class ConvWeightGradient : public WeightGradient {
 
   void run(std::int64_t index, const GradientTensors& t, float* sums,
            char* scratch) const override {
-    const Part& part = images_.is_larger(index) ? larger_ : smaller_;
+    const Part& part = parts_.of(images_, index);
     const std::int64_t image = images_.first(index);
     dnnl::stream stream(onednn_cpu());
     part.primitive.execute(
@@ -185,29 +216,13 @@ class ConvWeightGradient : public WeightGradient {
   }
 
  private:
-  struct Part {
-    dnnl::convolution_backward_weights primitive;
-    Desc input, output;
-  };
-
-  Part make_part(std::int64_t batch) {
-    const Layouts l(s_, batch);
-    const dnnl::convolution_backward_weights::primitive_desc desc(
-        onednn_cpu(), kAlgorithm, l.input, sums_.is_zero() ? l.any_weight : sums_, l.output,
-        l.stride, l.dilation, l.padding, l.padding_end, forward_of(l), with_own_scratchpad());
-    sums_ = desc.diff_weights_desc();
-    name_ = desc.impl_info_str();
-    scratch_bytes_ = std::max(scratch_bytes_, desc.scratchpad_desc().get_size());
-    return {dnnl::convolution_backward_weights(desc), l.input, l.output};
-  }
+  using Part = ConvPart<dnnl::convolution_backward_weights>;
 
   const ConvShape s_;
   const EvenParts images_;
-  Part smaller_, larger_;
   Desc sums_;
+  ByPart<Part> parts_;
   WeightOrder order_;
-  std::string name_;
-  std::size_t scratch_bytes_ = 0;
 };
 
 }  // namespace

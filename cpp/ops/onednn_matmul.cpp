@@ -58,26 +58,6 @@ class Product {
   std::size_t scratch_bytes_ = 0;
 };
 
-// Two sizes of part and what computes them.
-struct Products {
-  Product smaller, larger;
-
-  const Product& of(const EvenParts& parts, std::int64_t index) const {
-    return parts.is_larger(index) ? larger : smaller;
-  }
-  std::size_t scratch_bytes() const {
-    return std::max(smaller.scratch_bytes(), larger.scratch_bytes());
-  }
-};
-
-template <class Make>
-Products make_products(const EvenParts& parts, const Make& make) {
-  Products result;
-  result.smaller = make(parts.smaller());
-  result.larger = parts.is_larger(0) ? make(parts.larger()) : result.smaller;
-  return result;
-}
-
 // (rows, columns) to (columns, rows)
 void transpose_weights(const float* from, float* to, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t c = 0; c < columns; ++c) {
@@ -106,7 +86,7 @@ class PointwiseInputGradient : public InputGradient {
               std::min(s_.batch * s_.in_positions(), input_cuts(cuts))},
         images_{s_.batch, std::min(s_.batch, rows_.count)},
         takes_channels_first_(is_worth_channels_first(s_, rows_.count)) {
-    by_rows_ = make_products(rows_, [&](std::int64_t rows) {
+    by_rows_ = ByPart<Product>(rows_, [&](std::int64_t rows) {
       return Product(rows, s_.channels, s_.outputs, Order::rows, Order::rows, false);
     });
     if (!takes_channels_first_) return;
@@ -140,7 +120,7 @@ class PointwiseInputGradient : public InputGradient {
   const ConvShape s_;
   const EvenParts rows_, images_;
   const bool takes_channels_first_;
-  Products by_rows_;
+  ByPart<Product> by_rows_;
   Product by_image_;
 };
 
@@ -153,7 +133,7 @@ class PointwiseWeightGradient : public WeightGradient {
         images_{s_.batch, std::min(s_.batch, rows_.count)},
         takes_channels_first_(is_worth_channels_first(s_, rows_.count)),
         is_turned_(s_.channels < s_.outputs) {
-    by_rows_ = make_products(rows_, [&](std::int64_t rows) {
+    by_rows_ = ByPart<Product>(rows_, [&](std::int64_t rows) {
       const std::int64_t left = is_turned_ ? s_.channels : s_.outputs;
       const std::int64_t right = is_turned_ ? s_.outputs : s_.channels;
       return Product(left, right, rows, Order::columns, Order::rows, false);
@@ -207,7 +187,7 @@ class PointwiseWeightGradient : public WeightGradient {
   const EvenParts rows_, images_;
   const bool takes_channels_first_;
   const bool is_turned_;  // channels-last: the product is (channels x outputs)
-  Products by_rows_;
+  ByPart<Product> by_rows_;
   Product first_image_, next_image_;
 };
 
@@ -326,7 +306,7 @@ class UnfoldedInputGradient : public InputGradient {
         unfolding_(s_),
         images_{s_.batch, std::min(s_.batch, input_cuts(cuts))},
         tiles_(unfolding_.cut(unfolding_.image_rows(), kTileElements)) {
-    products_ = make_products(tiles_, [&](std::int64_t rows) {
+    products_ = ByPart<Product>(tiles_, [&](std::int64_t rows) {
       return Product(unfolding_.outputs_in(rows), unfolding_.window(), s_.outputs, Order::rows,
                      Order::rows, false);
     });
@@ -367,7 +347,7 @@ class UnfoldedInputGradient : public InputGradient {
   const ConvShape s_;
   const Unfolding unfolding_;
   const EvenParts images_, tiles_;  // tiles of rows of one image
-  Products products_;
+  ByPart<Product> products_;
 };
 
 class UnfoldedWeightGradient : public WeightGradient {
@@ -377,7 +357,7 @@ class UnfoldedWeightGradient : public WeightGradient {
         unfolding_(s_),
         tiles_(unfolding_.cut(s_.batch * unfolding_.image_rows(), kTileElements)),
         parts_{tiles_.count, std::min(tiles_.count, weight_cuts(cuts))} {
-    products_ = make_products(tiles_, [&](std::int64_t rows) {
+    products_ = ByPart<Product>(tiles_, [&](std::int64_t rows) {
       return Product(s_.outputs, unfolding_.window(), unfolding_.outputs_in(rows), Order::columns,
                      Order::rows, true);
     });
@@ -413,7 +393,7 @@ class UnfoldedWeightGradient : public WeightGradient {
   const ConvShape s_;
   const Unfolding unfolding_;
   const EvenParts tiles_, parts_;  // tiles of rows of all images, parts of tiles
-  Products products_;
+  ByPart<Product> products_;
 };
 
 }  // namespace
