@@ -1,0 +1,97 @@
+#include "python/arguments.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace nb = nanobind;
+
+namespace backops::python {
+
+void read_axes(nb::handle value, const char* name, int rank, std::int64_t* result) {
+  std::int64_t one = 0;
+  if (as_int64(value, &one)) {
+    std::fill(result, result + rank, one);
+    return;
+  }
+  const auto refuse = [&]() {
+    const std::string lengths = rank == 1 ? "1 int" : "1 or " + std::to_string(rank) + " ints";
+    throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
+                "expected an int or a sequence of " + lengths);
+  };
+  if (!PySequence_Check(value.ptr()) || PyUnicode_Check(value.ptr()) ||
+      PyBytes_Check(value.ptr())) {
+    refuse();
+  }
+  const nb::object items = nb::steal(PySequence_Fast(value.ptr(), "a sequence of ints"));
+  if (!items.is_valid()) {
+    PyErr_Clear();
+    refuse();
+  }
+  const std::size_t length = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
+  if (length != 1 && length != static_cast<std::size_t>(rank)) refuse();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(rank); ++i) {
+    PyObject* const item =
+        PySequence_Fast_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(length == 1 ? 0 : i));
+    if (!as_int64(item, &result[i])) refuse();
+  }
+}
+
+bool is_given(nb::handle value) {
+  if (value.is_none()) return false;
+  const bool sequence = PyTuple_Check(value.ptr()) || PyList_Check(value.ptr());
+  return !sequence || nb::len(value) != 0;
+}
+
+Precision read_precision(nb::handle value) {
+  if (PyUnicode_Check(value.ptr())) {
+    const char* const text = PyUnicode_AsUTF8(value.ptr());
+    for (const Precision p :
+         {Precision::keep, Precision::allow_fp32_down, Precision::fp16, Precision::hf32}) {
+      if (text != nullptr && std::strcmp(text, name_of(p)) == 0) return p;
+    }
+    PyErr_Clear();
+  }
+  throw Error(ErrorKind::param, "{precision}", short_repr(value),
+              "expected 'keep', 'allow_fp32_down', 'fp16' or 'hf32'");
+}
+
+DType read_dtype(nb::handle value) {
+  const auto text = nb::cast<std::string>(nb::str(value));
+  for (const DType dtype : {DType::float16, DType::bfloat16, DType::float32, DType::float64}) {
+    if (text == name_of(dtype)) return dtype;
+  }
+  throw Error(ErrorKind::dtype, "{dtype}", short_repr(value),
+              "expected float16, bfloat16, float32 or float64");
+}
+
+bool read_flag(nb::handle value, const char* name) {
+  const int result = PyObject_IsTrue(value.ptr());
+  if (result >= 0) return result != 0;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
+  PyErr_Clear();
+  throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
+              "expected True or False");
+}
+
+nb::object three_of(nb::handle value, const char* name, const char* what) {
+  if (PySequence_Check(value.ptr()) && !PyUnicode_Check(value.ptr())) {
+    nb::object items = nb::steal(PySequence_Tuple(value.ptr()));
+    if (items.is_valid() && PyTuple_GET_SIZE(items.ptr()) == 3) return items;
+    PyErr_Clear();
+  }
+  throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
+              std::string("expected a tuple of three ") + what);
+}
+
+void check_same_dtype(const ShapeOf& operand, const char* name, const TensorView& grad_output) {
+  if (operand.dtype.empty() || operand.dtype == name_of(grad_output.dtype)) return;
+  throw Error(ErrorKind::dtype, name, operand.dtype,
+              std::string("expected ") + name_of(grad_output.dtype) + " like {grad_output}");
+}
+
+}  // namespace backops::python

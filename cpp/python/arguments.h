@@ -1,0 +1,29 @@
+// Arguments that are no arrays. Only what Python alone can get wrong (types, lengths) is checked
+// here.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+
+#include "ops/precision.h"
+#include "python/arrays.h"
+
+namespace backops::python {
+
+// An int for all axes, or a sequence of length 1 or `rank`.
+void read_axes(nanobind::handle value, const char* name, int rank, std::int64_t* result);
+
+// None and () mean "not given".
+bool is_given(nanobind::handle value);
+
+Precision read_precision(nanobind::handle value);
+DType read_dtype(nanobind::handle value);
+bool read_flag(nanobind::handle value, const char* name);
+
+// A sequence of exactly three, as a tuple.
+nanobind::object three_of(nanobind::handle value, const char* name, const char* what);
+
+void check_same_dtype(const ShapeOf& operand, const char* name, const TensorView& grad_output);
+
+}  // namespace backops::python

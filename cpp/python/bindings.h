@@ -1,0 +1,14 @@
+// What _native is made of; each function adds its part to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace backops::python {
+
+void bind_settings(nanobind::module_& m);
+void bind_pool(nanobind::module_& m);
+void bind_conv(nanobind::module_& m);
+void bind_addresses(nanobind::module_& m);
+void bind_memory_bound(nanobind::module_& m);
+
+}  // namespace backops::python

@@ -1,0 +1,284 @@
+// Convolution: unwrap, call the core, wrap.
+#include "python/bindings.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "base/error.h"
+#include "ops/conv_backward.h"
+#include "python/arguments.h"
+#include "python/arrays.h"
+#include "python/errors.h"
+#include "python/plan_cache.h"
+#include "python/results.h"
+#include "python/settings.h"
+#include "python/without_gil.h"
+
+namespace nb = nanobind;
+
+namespace backops::python {
+namespace {
+
+// The gradients as messages name them: parts of `out`.
+std::string conv_name(const std::string& name) {
+  if (name == "grad_input") return "out[0]";
+  if (name == "grad_weight") return "out[1]";
+  if (name == "grad_bias") return "out[2]";
+  return name;
+}
+
+std::string conv_plan_name(const std::string& name) {
+  return name == "input" || name == "weight" ? name + "_shape" : name;
+}
+
+struct ConvArguments {
+  nb::handle stride, padding, dilation, groups, output_mask, precision;
+};
+
+void set_mask(ConvProblem& problem, nb::handle output_mask) {
+  const nb::object mask = three_of(output_mask, "output_mask", "bools");
+  bool* const wants[] = {&problem.wants_input, &problem.wants_weight, &problem.wants_bias};
+  for (Py_ssize_t i = 0; i < 3; ++i) {
+    *wants[i] = read_flag(PyTuple_GET_ITEM(mask.ptr(), i), "output_mask");
+  }
+}
+
+void set_parameters(ConvProblem& problem, const ConvArguments& a) {
+  read_axes(a.stride, "stride", problem.rank, problem.stride);
+  read_axes(a.padding, "padding", problem.rank, problem.padding);
+  read_axes(a.dilation, "dilation", problem.rank, problem.dilation);
+  if (!as_int64(a.groups, &problem.groups)) {
+    throw Error(ErrorKind::param, "{groups}", short_repr(a.groups), "expected an int");
+  }
+  problem.rounding = rounding_of(read_precision(a.precision), problem.dtype);
+}
+
+void set_shapes(ConvProblem& problem, const ShapeOf& input, const ShapeOf& weight) {
+  problem.rank = conv_rank(weight.shape, weight.ndim);
+  problem.ndim = input.ndim;
+  std::copy(input.shape, input.shape + input.ndim, problem.input_shape);
+  std::copy(weight.shape, weight.shape + weight.ndim, problem.weight_shape);
+}
+
+// An operand that is read, or of which only the shape is used.
+struct ConvOperand {
+  Array array{};
+  bool is_read = false;
+  ShapeOf shape{};
+
+  const TensorView* view() const { return is_read ? &array.view : nullptr; }
+};
+
+ConvOperand read_operand(nb::handle value, const char* name, bool is_read) {
+  ConvOperand operand;
+  operand.is_read = is_read;
+  if (is_read) {
+    operand.array = view_of(value, name);
+    const TensorView& view = operand.array.view;
+    operand.shape.ndim = view.ndim;
+    std::copy(view.shape, view.shape + view.ndim, operand.shape.shape);
+    operand.shape.dtype = name_of(view.dtype);
+  } else {
+    operand.shape = shape_of(value, name);
+  }
+  return operand;
+}
+
+constexpr std::size_t kPlainConvFields = 10;
+using ConvKey = std::array<std::int64_t, kPlainConvFields + 2 * kMaxDims + 3 * kMaxConvRank>;
+
+ConvKey key_of(const ConvProblem& p, int threads, bool deterministic) {
+  ConvKey key{};
+  std::int64_t* at = key.data();
+  for (const std::int64_t value :
+       {std::int64_t{p.rank}, std::int64_t{static_cast<std::uint8_t>(p.dtype)},
+        std::int64_t{static_cast<std::uint8_t>(p.rounding)}, std::int64_t{p.ndim}, p.groups,
+        std::int64_t{p.wants_input}, std::int64_t{p.wants_weight}, std::int64_t{p.wants_bias},
+        std::int64_t{threads}, std::int64_t{deterministic}}) {
+    *at++ = value;
+  }
+  at = std::copy(p.input_shape, p.input_shape + kMaxDims, at);
+  at = std::copy(p.weight_shape, p.weight_shape + kMaxDims, at);
+  for (const std::int64_t* list : {p.stride, p.padding, p.dilation}) {
+    at = std::copy(list, list + kMaxConvRank, at);
+  }
+  return key;
+}
+
+PlanCache<ConvKey, ConvPlan>& conv_cache() {
+  static PlanCache<ConvKey, ConvPlan> cache(64);
+  return cache;
+}
+
+// The three results and who gave them.
+struct ConvResults {
+  Result results[3];
+  bool wanted[3];
+
+  const TensorView* view(int i) const { return wanted[i] ? &results[i].view() : nullptr; }
+
+  nb::object finish() const {
+    nb::object finished[3];
+    for (int i = 0; i < 3; ++i) finished[i] = wanted[i] ? results[i].finish() : nb::none();
+    return nb::make_tuple(finished[0], finished[1], finished[2]);
+  }
+};
+
+ConvResults make_results(nb::handle out, nb::handle grad_output, const Array& source,
+                         const ConvProblem& p) {
+  ConvResults all{{}, {p.wants_input, p.wants_weight, p.wants_bias}};
+  const nb::object given = out.is_none() ? nb::make_tuple(nb::none(), nb::none(), nb::none())
+                                         : three_of(out, "out", "arrays or None");
+  const char* const names[] = {"{grad_input}", "{grad_weight}", "{grad_bias}"};
+  const std::int64_t* const shapes[] = {p.input_shape, p.weight_shape, p.weight_shape};
+  const int ndims[] = {p.ndim, p.rank + 2, 1};
+  for (int i = 0; i < 3; ++i) {
+    const nb::handle own = PyTuple_GET_ITEM(given.ptr(), i);
+    if (!all.wanted[i] && !own.is_none()) {
+      throw Error(ErrorKind::param, names[i], short_repr(own),
+                  "expected None where {output_mask} is False");
+    }
+    if (!all.wanted[i]) continue;
+    // Only activations are channels-last because grad_output is.
+    const int rank = i == 0 ? p.rank : 0;
+    all.results[i] = make_result(own, names[i], grad_output, source, shapes[i], ndims[i], rank);
+    if (!own.is_none()) check_writable(all.results[i].array, names[i]);
+  }
+  return all;
+}
+
+nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvResults& results,
+                    const Memory& workspace, int threads) {
+  ConvTensors tensors = inputs;
+  tensors.grad_input = results.view(0);
+  tensors.grad_weight = results.view(1);
+  tensors.grad_bias = results.view(2);
+  plan.check_results(tensors);
+  plan.check_workspace(workspace.data, workspace.bytes, tensors);
+  bool done = false;
+  {
+    const WithoutGil released;
+    const std::size_t bytes = plan.workspace_bytes();
+    std::unique_ptr<char[]> temporary;
+    char* memory = workspace.data;
+    if (!memory && bytes <= kMostKeptBytes) memory = own_workspace(bytes);
+    if (!memory) {
+      temporary.reset(new char[bytes]);
+      memory = temporary.get();
+    }
+    done = plan.run(tensors, memory, threads);
+  }
+  if (!done) throw std::bad_alloc();
+  return results.finish();
+}
+
+nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle weight,
+                         nb::handle stride, nb::handle padding, nb::handle dilation,
+                         nb::handle groups, nb::handle output_mask, nb::handle precision,
+                         nb::handle out) {
+  try {
+    const Array source = view_of(grad_output, "{grad_output}");
+    ConvProblem problem;
+    problem.dtype = source.view.dtype;
+    set_mask(problem, output_mask);
+    const ConvOperand in = read_operand(input, "{input}", problem.wants_weight);
+    const ConvOperand kernel = read_operand(weight, "{weight}", problem.wants_input);
+    check_same_dtype(in.shape, "{input}", source.view);
+    check_same_dtype(kernel.shape, "{weight}", source.view);
+    set_shapes(problem, in.shape, kernel.shape);
+    set_parameters(problem, {stride, padding, dilation, groups, output_mask, precision});
+    ConvTensors tensors;
+    tensors.grad_output = &source.view;
+    tensors.input = in.view();
+    tensors.weight = kernel.view();
+    check_conv_inputs(problem, tensors);
+    const ConvResults results = make_results(out, grad_output, source, problem);
+    const int threads = g_threads;
+    const bool deterministic = g_deterministic;
+    const ConvKey key = key_of(problem, threads, deterministic);
+    std::shared_ptr<const ConvPlan> plan = conv_cache().find(key);
+    if (!plan) {
+      plan = std::make_shared<const ConvPlan>(problem, threads, deterministic);
+      conv_cache().add(key, plan, 0);
+    }
+    return run_conv(*plan, tensors, results, {}, threads);
+  } catch (const Error& error) {
+    raise_as_python(error, "conv_backward", conv_name);
+  }
+}
+
+struct PythonConvPlan {
+  std::shared_ptr<const ConvPlan> plan;
+  int threads;
+
+  std::string repr() const {
+    const ConvProblem& p = plan->problem();
+    return "<plan.conv_backward " + shape_text(p.input_shape, p.ndim) + " " +
+           shape_text(p.weight_shape, p.rank + 2) + " " + name_of(p.dtype) + ": " + plan->kernel() +
+           ">";
+  }
+
+  nb::object call(nb::handle grad_output, nb::handle input, nb::handle weight, nb::handle out,
+                  nb::handle workspace) const {
+    try {
+      const ConvProblem& problem = plan->problem();
+      const Array source = view_of(grad_output, "{grad_output}");
+      const Memory memory = read_workspace(workspace, plan->workspace_bytes());
+      ConvOperand in, kernel;
+      if (problem.wants_weight) in = read_operand(input, "{input}", true);
+      if (problem.wants_input) kernel = read_operand(weight, "{weight}", true);
+      ConvTensors tensors;
+      tensors.grad_output = &source.view;
+      tensors.input = in.view();
+      tensors.weight = kernel.view();
+      plan->check_inputs(tensors);
+      const ConvResults results = make_results(out, grad_output, source, problem);
+      return run_conv(*plan, tensors, results, memory, std::min<int>(threads, g_threads));
+    } catch (const Error& error) {
+      raise_as_python(error, "plan.conv_backward", conv_name);
+    }
+  }
+};
+
+PythonConvPlan plan_conv(nb::handle input_shape, nb::handle weight_shape, nb::handle stride,
+                         nb::handle padding, nb::handle dilation, nb::handle groups,
+                         nb::handle output_mask, nb::handle precision, nb::handle dtype) {
+  try {
+    ConvProblem problem;
+    problem.dtype = read_dtype(dtype);
+    set_mask(problem, output_mask);
+    set_shapes(problem, shape_of(input_shape, "{input}"), shape_of(weight_shape, "{weight}"));
+    set_parameters(problem, {stride, padding, dilation, groups, output_mask, precision});
+    const int threads = g_threads;
+    return {std::make_shared<const ConvPlan>(problem, threads, g_deterministic), threads};
+  } catch (const Error& error) {
+    raise_as_python(error, "plan.conv_backward", conv_plan_name);
+  }
+}
+
+}  // namespace
+
+void bind_conv(nb::module_& m) {
+  using namespace nb::literals;
+  m.def("conv_backward", conv_backward, "grad_output"_a.none(), "input"_a.none(), "weight"_a.none(),
+        "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
+        "output_mask"_a.none(), "precision"_a.none(), "out"_a.none());
+  m.def("plan_conv", plan_conv, "input_shape"_a.none(), "weight_shape"_a.none(), "stride"_a.none(),
+        "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(), "output_mask"_a.none(),
+        "precision"_a.none(), "dtype"_a.none());
+  nb::class_<PythonConvPlan>(m, "ConvPlan")
+      .def_prop_ro("workspace_size",
+                   [](const PythonConvPlan& self) { return self.plan->workspace_bytes(); })
+      .def_prop_ro("kernel", [](const PythonConvPlan& self) { return self.plan->kernel(); })
+      .def("__repr__", &PythonConvPlan::repr)
+      .def("__call__", &PythonConvPlan::call, "grad_output"_a.none(), "input"_a.none() = nb::none(),
+           "weight"_a.none() = nb::none(), "out"_a.none() = nb::none(),
+           "workspace"_a.none() = nb::none());
+}
+
+}  // namespace backops::python

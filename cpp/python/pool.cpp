@@ -1,0 +1,250 @@
+// The pooling operators: unwrap, call the core, wrap.
+#include "python/bindings.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "ops/pool_backward.h"
+#include "python/arguments.h"
+#include "python/arrays.h"
+#include "python/errors.h"
+#include "python/plan_cache.h"
+#include "python/results.h"
+#include "python/settings.h"
+#include "python/without_gil.h"
+
+namespace nb = nanobind;
+
+namespace backops::python {
+namespace {
+
+std::string pool_name(const std::string& name) { return name == "grad_input" ? "out" : name; }
+
+std::string pool_plan_name(const std::string& name) {
+  return name == "input" ? "input_shape" : pool_name(name);
+}
+
+void set_input_shape(PoolProblem& problem, const ShapeOf& input) {
+  problem.ndim = input.ndim;
+  std::copy(input.shape, input.shape + input.ndim, problem.input_shape);
+}
+
+// What the fixed-window operators have beside their tensors.
+struct WindowArguments {
+  nb::handle kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
+      precision;
+};
+
+void set_windows(PoolProblem& problem, const WindowArguments& a) {
+  read_axes(a.kernel_size, "kernel_size", problem.rank, problem.kernel_size);
+  std::copy(problem.kernel_size, problem.kernel_size + kMaxRank, problem.stride);
+  if (is_given(a.stride)) read_axes(a.stride, "stride", problem.rank, problem.stride);
+  read_axes(a.padding, "padding", problem.rank, problem.padding);
+  problem.ceil_mode = read_flag(a.ceil_mode, "ceil_mode");
+  problem.count_include_pad = read_flag(a.count_include_pad, "count_include_pad");
+  if (!a.divisor_override.is_none() && !as_int64(a.divisor_override, &problem.divisor_override)) {
+    throw Error(ErrorKind::param, "{divisor_override}", short_repr(a.divisor_override),
+                "expected None or an int of 64 bits");
+  }
+  problem.rounding = rounding_of(read_precision(a.precision), problem.dtype);
+}
+
+constexpr std::size_t kPlainFields = 8;
+using PoolKey = std::array<std::int64_t, kPlainFields + kMaxDims + 4 * kMaxRank>;
+
+PoolKey key_of(const PoolProblem& p) {
+  PoolKey key{};
+  std::int64_t* at = key.data();
+  for (const std::int64_t value :
+       {std::int64_t{p.rank}, std::int64_t{static_cast<std::uint8_t>(p.dtype)},
+        std::int64_t{static_cast<std::uint8_t>(p.rounding)}, std::int64_t{p.ndim},
+        std::int64_t{p.adaptive}, std::int64_t{p.ceil_mode}, std::int64_t{p.count_include_pad},
+        p.divisor_override}) {
+    *at++ = value;
+  }
+  at = std::copy(p.input_shape, p.input_shape + kMaxDims, at);
+  for (const std::int64_t* list : {p.output_size, p.kernel_size, p.stride, p.padding}) {
+    at = std::copy(list, list + kMaxRank, at);
+  }
+  return key;
+}
+
+PlanCache<PoolKey, PoolPlan>& plan_cache() {
+  static PlanCache<PoolKey, PoolPlan> cache(256);
+  return cache;
+}
+
+Result make_result(nb::handle out, nb::handle grad_output, const Array& source,
+                   const PoolProblem& problem) {
+  return make_result(out, "{grad_input}", grad_output, source, problem.input_shape, problem.ndim,
+                     problem.rank);
+}
+
+// Runs `plan`; no workspace means this thread's own.
+nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& result,
+                    const Memory& workspace, int threads) {
+  if (!result.given.is_none()) {
+    plan.check_grad_input(result.array.view, source.view);
+    check_writable(result.array, "{grad_input}");
+  }
+  plan.check_workspace(workspace.data, workspace.bytes, source.view, result.view());
+  {
+    const WithoutGil released;
+    char* const memory =
+        workspace.data ? workspace.data : own_workspace(plan.workspace_bytes(threads));
+    plan.run(source.view, result.view(), memory, threads);
+  }
+  return result.finish();
+}
+
+template <class SetWindows>
+nb::object pool_backward(const char* function, int rank, nb::handle grad_output, nb::handle input,
+                         nb::handle out, const SetWindows& set_windows_of) {
+  try {
+    const Array source = view_of(grad_output, "{grad_output}");
+    const ShapeOf input_shape = shape_of(input, "{input}");
+    check_same_dtype(input_shape, "{input}", source.view);
+    PoolProblem problem;
+    problem.rank = rank;
+    problem.dtype = source.view.dtype;
+    set_input_shape(problem, input_shape);
+    set_windows_of(problem, source.view);
+    const PoolKey key = key_of(problem);
+    std::shared_ptr<const PoolPlan> plan = plan_cache().find(key);
+    if (plan) plan->check_grad_output(source.view);
+    if (!plan) check_pool_shapes(problem, source.view);
+    // Before the plan is made: tables for a result that fits no memory would fit none either.
+    const Result result = make_result(out, grad_output, source, problem);
+    if (!plan) {
+      plan = std::make_shared<const PoolPlan>(problem);
+      plan_cache().add(key, plan, plan->table_bytes());
+    }
+    return run_plan(*plan, source, result, {}, g_threads);
+  } catch (const Error& error) {
+    raise_as_python(error, function, pool_name);
+  }
+}
+
+nb::object avg_pool_backward(const char* function, int rank, nb::handle grad_output,
+                             nb::handle input, nb::handle kernel_size, nb::handle stride,
+                             nb::handle padding, nb::handle ceil_mode, nb::handle count_include_pad,
+                             nb::handle divisor_override, nb::handle precision, nb::handle out) {
+  const WindowArguments windows{kernel_size,       stride,           padding,  ceil_mode,
+                                count_include_pad, divisor_override, precision};
+  return pool_backward(
+      function, rank, grad_output, input, out,
+      [&](PoolProblem& problem, const TensorView&) { set_windows(problem, windows); });
+}
+
+// Adaptive pooling takes its output size from grad_output, as far as that has the right axes.
+void set_output_size(PoolProblem& problem, const TensorView& grad_output) {
+  problem.adaptive = true;
+  if (grad_output.ndim != problem.ndim) {
+    throw Error(
+        ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
+        "expected as many axes as {input} " + shape_text(problem.input_shape, problem.ndim));
+  }
+  for (int axis = 0; axis < problem.rank && problem.ndim > problem.rank; ++axis) {
+    problem.output_size[axis] = grad_output.shape[problem.ndim - problem.rank + axis];
+  }
+}
+
+nb::object adaptive_avg_pool_backward(const char* function, int rank, nb::handle grad_output,
+                                      nb::handle input, nb::handle out) {
+  return pool_backward(function, rank, grad_output, input, out, set_output_size);
+}
+
+struct PythonPlan {
+  std::string function;
+  std::shared_ptr<const PoolPlan> plan;
+  int threads;
+
+  std::size_t workspace_size() const { return plan->workspace_bytes(threads); }
+
+  std::string repr() const {
+    const PoolProblem& p = plan->problem();
+    return "<" + function + " " + shape_text(p.input_shape, p.ndim) + " " + name_of(p.dtype) +
+           ": " + plan->kernel() + ">";
+  }
+
+  nb::object call(nb::handle grad_output, nb::handle out, nb::handle workspace) const {
+    try {
+      const Array source = view_of(grad_output, "{grad_output}");
+      const Memory memory = read_workspace(workspace, workspace_size());
+      plan->check_grad_output(source.view);
+      const Result result = make_result(out, grad_output, source, plan->problem());
+      return run_plan(*plan, source, result, memory, std::min<int>(threads, g_threads));
+    } catch (const Error& error) {
+      raise_as_python(error, function, pool_name);
+    }
+  }
+};
+
+template <class SetWindows>
+PythonPlan make_plan(const std::string& function, int rank, nb::handle input_shape,
+                     nb::handle dtype, const SetWindows& set_windows_of) {
+  try {
+    PoolProblem problem;
+    problem.rank = rank;
+    problem.dtype = read_dtype(dtype);
+    set_input_shape(problem, shape_of(input_shape, "{input}"));
+    set_windows_of(problem);
+    return {function, std::make_shared<const PoolPlan>(problem), g_threads};
+  } catch (const Error& error) {
+    raise_as_python(error, function, pool_plan_name);
+  }
+}
+
+PythonPlan plan_avg_pool(const std::string& function, int rank, nb::handle input_shape,
+                         nb::handle kernel_size, nb::handle stride, nb::handle padding,
+                         nb::handle ceil_mode, nb::handle count_include_pad,
+                         nb::handle divisor_override, nb::handle precision, nb::handle dtype) {
+  const WindowArguments windows{kernel_size,       stride,           padding,  ceil_mode,
+                                count_include_pad, divisor_override, precision};
+  return make_plan(function, rank, input_shape, dtype,
+                   [&](PoolProblem& problem) { set_windows(problem, windows); });
+}
+
+PythonPlan plan_adaptive_avg_pool(const std::string& function, int rank, nb::handle input_shape,
+                                  nb::handle output_size, nb::handle dtype) {
+  return make_plan(function, rank, input_shape, dtype, [&](PoolProblem& problem) {
+    problem.adaptive = true;
+    read_axes(output_size, "output_size", rank, problem.output_size);
+    for (int axis = 0; axis < rank; ++axis) {
+      if (problem.output_size[axis] > 0) continue;
+      throw Error(ErrorKind::param, "{output_size}[" + std::to_string(axis) + "]",
+                  std::to_string(problem.output_size[axis]), "expected a positive int");
+    }
+  });
+}
+
+}  // namespace
+
+void bind_pool(nb::module_& m) {
+  using namespace nb::literals;
+  m.def("avg_pool_backward", avg_pool_backward, "function"_a, "rank"_a, "grad_output"_a.none(),
+        "input"_a.none(), "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(),
+        "ceil_mode"_a.none(), "count_include_pad"_a.none(), "divisor_override"_a.none(),
+        "precision"_a.none(), "out"_a.none());
+  m.def("adaptive_avg_pool_backward", adaptive_avg_pool_backward, "function"_a, "rank"_a,
+        "grad_output"_a.none(), "input"_a.none(), "out"_a.none());
+  m.def("plan_avg_pool", plan_avg_pool, "function"_a, "rank"_a, "input_shape"_a.none(),
+        "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(), "ceil_mode"_a.none(),
+        "count_include_pad"_a.none(), "divisor_override"_a.none(), "precision"_a.none(),
+        "dtype"_a.none());
+  m.def("plan_adaptive_avg_pool", plan_adaptive_avg_pool, "function"_a, "rank"_a,
+        "input_shape"_a.none(), "output_size"_a.none(), "dtype"_a.none());
+  nb::class_<PythonPlan>(m, "PoolPlan")
+      .def_prop_ro("workspace_size", &PythonPlan::workspace_size)
+      .def_prop_ro("kernel", [](const PythonPlan& self) { return self.plan->kernel(); })
+      .def("__repr__", &PythonPlan::repr)
+      .def("__call__", &PythonPlan::call, "grad_output"_a.none(), "out"_a.none() = nb::none(),
+           "workspace"_a.none() = nb::none());
+}
+
+}  // namespace backops::python

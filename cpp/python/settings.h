@@ -1,0 +1,11 @@
+// What Python code sets for the whole process.
+#pragma once
+
+#include <atomic>
+
+namespace backops::python {
+
+extern std::atomic<int> g_threads;
+extern std::atomic<bool> g_deterministic;
+
+}  // namespace backops::python
