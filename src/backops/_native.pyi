@@ -106,6 +106,7 @@ def conv_geometry(
     groups: Any,
     dtype: Any,
 ) -> tuple[_Ints, _Ints, _Ints, _Ints, int]: ...
+def xla_handlers() -> dict[str, Any]: ...
 
 class ConvPlan:
     @property
