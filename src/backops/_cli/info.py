@@ -1,0 +1,53 @@
+"""`backops info`: what a measurement or a bug report depends on."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+import backops
+from backops import _native
+from backops._cli.base import Command
+
+
+@click.command(cls=Command, example="BACKOPS_ISA=avx2 backops info")
+def command() -> None:
+    """Shows CPU, instruction set, threads and versions."""
+    for name, value in environment().items():
+        print(f"{name + ':':<17} {value}")
+
+
+def environment() -> dict[str, str]:
+    """What a reader of a measurement needs to know about where it was made."""
+    return {
+        "backops": backops.__version__,
+        "instruction set": _native.isa(),
+        "threads": str(backops.get_num_threads()),
+        "CPU": cpu_name(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "Python": platform.python_version(),
+        "numpy": installed_version("numpy"),
+        "ml_dtypes": installed_version("ml_dtypes"),
+        "torch": installed_version("torch"),
+        "jax": installed_version("jax"),
+    }
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
+def installed_version(package: str) -> str:
+    # Package metadata, because importing torch to ask takes seconds.
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

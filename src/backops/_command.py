@@ -1,0 +1,7 @@
+"""The error that any command may raise; apart, so that what raises it loads no click."""
+
+from __future__ import annotations
+
+
+class CommandError(Exception):
+    """Something the person at the command line can put right; shown as one line."""
