@@ -49,7 +49,8 @@ def _pyplot() -> Any:
         ) from error
 
 
-def _origin(document: Mapping[str, Any]) -> str:
+def origin(document: Mapping[str, Any]) -> str:
+    """Where the figures were measured: a line under every picture."""
     about = document["environment"]
     threads = document["results"][0]["threads"]
     disturbed = sum(result["disturbed"] for result in document["results"])
@@ -61,7 +62,7 @@ def _origin(document: Mapping[str, Any]) -> str:
 
 
 def _save(figure: Any, path: Path, document: Mapping[str, Any]) -> None:
-    figure.text(0.01, 0.01, _origin(document), fontsize=8, color=QUIET)
+    figure.text(0.01, 0.01, origin(document), fontsize=8, color=QUIET)
     figure.savefig(path, facecolor="white", metadata={"Date": None, "Creator": None})
 
 
