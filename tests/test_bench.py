@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from itertools import count
@@ -192,6 +195,7 @@ def test_pictures_say_where_they_come_from_and_repeat(tmp_path: Path) -> None:
         shown = first.read_text(encoding="utf-8")
         assert f"backops 1, PyTorch 2, a CPU, avx2, 1 threads, {document['date']}" in shown
         assert "convolution" in shown
+        assert "bfloat16" in shown
 
 
 def test_picture_of_ratios_leaves_out_what_was_disturbed(tmp_path: Path) -> None:
@@ -224,3 +228,14 @@ def test_picture_of_the_readme_is_of_the_figures_beside_it() -> None:
     shown = (folder / "bench.svg").read_text(encoding="utf-8")
     assert plot.origin(document) in shown
     assert not any(result["disturbed"] for result in document["results"])
+
+
+# What calls cost
+
+
+def test_cost_of_calls_through_the_c_interfaces_is_printed() -> None:
+    script = Path(__file__).parent / "call_overhead.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    infini = r"InfiniOp \w+Backward: core \d+ ns, through InfiniOp \d+ ns, -?\d+ ns more\n"
+    cann = r"CANN \w+Backward: core \d+ ns, launch \d+ ns, launched and done \d+ ns\n"
+    assert re.fullmatch(infini + infini + cann, done.stdout)

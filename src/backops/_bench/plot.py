@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -97,10 +98,14 @@ def _draw_pool(ax: Any, results: Sequence[Mapping[str, Any]]) -> None:
 
 def _draw_conv(ax: Any, results: Sequence[Mapping[str, Any]]) -> None:
     flops = [result["flops"] for result in results]
-    rate = max(result["flops"] / result["bound_seconds"] for result in results)
     line = (min(flops), max(flops))
-    label = f"matrix product, {rate / 1e9:.0f} GFLOP/s"
-    ax.plot(line, [count / rate for count in line], color=INK, linewidth=1, label=label)
+    for dtype in ("float32", "bfloat16"):  # float16 is held against float32
+        mine = [result for result in results if result["dtype"] == dtype]
+        if mine:
+            rate = statistics.median(result["flops"] / result["bound_seconds"] for result in mine)
+            label = f"matrix product in {dtype}, {rate / 1e9:.0f} GFLOP/s"
+            times = [count / rate for count in line]
+            ax.plot(line, times, color=DTYPES[dtype], linewidth=1, label=label)
     _scatter_dtypes(ax, results, "flops")
     ax.set(xlabel="operations", title="convolution")
 
@@ -119,18 +124,20 @@ def draw_ratios(document: Mapping[str, Any], path: Path) -> None:
     pyplot = _pyplot()
     # A disturbed line is worth nothing.
     trusted = [result for result in document["results"] if not result["disturbed"]]
-    results = [result for result in trusted if result["ratio"] is not None]
+    compared = [result for result in trusted if result["pytorch_note"] != "not timed"]
     parts = {
-        "pooling": [result for result in results if "moved_bytes" in result],
-        "convolution, all three gradients": [r for r in results if r.get("gradients") == "all"],
+        "pooling": [result for result in compared if "moved_bytes" in result],
+        "convolution, all three gradients": [r for r in compared if r.get("gradients") == "all"],
     }
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(1, 2, figsize=(11, 6.4), layout="constrained")
-        figure.get_layout_engine().set(rect=(0, 0.04, 1, 0.96), wspace=0.04)
+        figure.get_layout_engine().set(rect=(0.01, 0.04, 0.98, 0.91), wspace=0.04)
         for ax, (title, of_part) in zip(axes, parts.items(), strict=True):
             _draw_bars(ax, of_part)
             ax.set_title(title, loc="left")
-        axes[0].legend(frameon=False, loc="lower right")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, frameon=False, loc="upper right", ncols=len(DTYPES))
+        figure.text(0.02, 0.965, "Backward pass: times as fast as PyTorch", fontsize=13)
         _save(figure, path, document)
         pyplot.close(figure)
 
@@ -139,18 +146,15 @@ def _draw_bars(ax: Any, results: Sequence[Mapping[str, Any]]) -> None:
     cases = list(dict.fromkeys(map(_case_name, results)))
     height = 0.8 / len(DTYPES)
     for place, (dtype, colour) in enumerate(DTYPES.items()):
-        ratios = {_case_name(r): r["ratio"] for r in results if r["dtype"] == dtype}
-        rows = [(cases.index(case), ratio) for case, ratio in ratios.items()]
-        ax.barh(
-            [row + (place - 1) * height for row, _ in rows],
-            [ratio - 1 for _, ratio in rows],
-            height=height,
-            left=1,
-            color=colour,
-            label=dtype,
-        )
+        mine = [result for result in results if result["dtype"] == dtype]
+        rows = [cases.index(_case_name(result)) + (place - 1) * height for result in mine]
+        lengths = [(result["ratio"] or 1) - 1 for result in mine]
+        ax.barh(rows, lengths, height=height, left=1, color=colour, label=dtype)
+        for row, result in zip(rows, mine, strict=True):
+            if result["ratio"] is None:
+                ax.text(1.06, row, result["pytorch_note"], fontsize=6, va="center", color=colour)
     ax.axvline(1, color=INK, linewidth=1)
-    ax.set(xscale="log", xlabel="times as fast as PyTorch", ylim=(len(cases) - 0.5, -0.5))
+    ax.set(xscale="log", ylim=(len(cases) - 0.5, -0.5))
     ax.set_yticks(range(len(cases)), cases)
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
@@ -160,7 +164,7 @@ def _draw_bars(ax: Any, results: Sequence[Mapping[str, Any]]) -> None:
 
 def _case_name(result: Mapping[str, Any]) -> str:
     layout = ", channels-last" if result["layout"] == "channels_last" else ""
-    return result["name"].replace("_", " ") + layout
+    return str(result["name"]).replace("_", " ") + layout
 
 
 if __name__ == "__main__":
