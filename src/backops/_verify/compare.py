@@ -15,7 +15,7 @@ from backops._verify.standards import Format, Standard
 
 Floats = NDArray[np.float64]
 
-THRESHOLDS = (1e-4, 1e-3, 1e-2, 1e-1)
+THRESHOLDS = {"1e-4": 1e-4, "1e-3": 1e-3, "1e-2": 1e-2, "1e-1": 1e-1}
 WORST_KEPT = 10
 SMALLEST = float(np.finfo(np.float64).tiny)
 SIGNED = {2: np.int16, 4: np.int32, 8: np.int64}
@@ -124,11 +124,12 @@ class Comparison:
     ) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
         """Where two arrays differ, and by how many values of the dtype."""
         kind = SIGNED[self.dtype.itemsize]
-        one, other = candidate.view(kind), rounded.view(kind)
-        differs = np.flatnonzero(one != other)
-        first, second = ordinals(one[differs]), ordinals(other[differs])
-        distance = np.maximum(first, second) - np.minimum(first, second)
-        return differs, distance.view(np.uint64)
+        differs = np.flatnonzero(candidate.view(kind) != rounded.view(kind))
+        return differs, steps_between(candidate[differs].view(kind), rounded[differs].view(kind))
+
+    def _steps(self, candidate: NDArray[Any], rounded: NDArray[Any]) -> Floats:
+        kind = SIGNED[self.dtype.itemsize]
+        return steps_between(candidate.view(kind), rounded.view(kind)).astype(np.float64)
 
     def _add_specials(self, candidate: NDArray[Any], rounded: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of these, where one is not finite, are wrong."""
@@ -149,7 +150,7 @@ class Comparison:
         if not total < 1e300:
             total = float(relative[relative < 1e300].sum())
         self.sum_relative += total
-        for index, threshold in enumerate(THRESHOLDS):
+        for index, threshold in enumerate(THRESHOLDS.values()):
             if largest <= threshold:
                 break
             self.beyond[index] += int(np.count_nonzero(relative > threshold))
@@ -195,7 +196,7 @@ class Comparison:
         if len(chosen) == 0:
             chosen = np.array([np.argmax(error)])
         if allowed is None:
-            scores = relative[chosen].copy()
+            scores = self._steps(candidate[chosen], rounded[chosen])
         else:
             scores = error[chosen] / np.maximum(allowed[chosen], SMALLEST)
         if len(special):
@@ -203,11 +204,11 @@ class Comparison:
         if len(chosen) > WORST_KEPT:
             most = np.argpartition(scores, -WORST_KEPT)[-WORST_KEPT:]
             chosen, scores = chosen[most], scores[most]
-        for index, score in zip(chosen.tolist(), scores.tolist(), strict=True):
-            near = slice(index, index + 1)
-            distance = self._distances(candidate[near], rounded[near])[1]
+        steps = self._steps(candidate[chosen], rounded[chosen])
+        for index, score, ulps in zip(
+            chosen.tolist(), scores.tolist(), steps.tolist(), strict=True
+        ):
             is_finite = math.isfinite(float(candidate[index])) and math.isfinite(truth[index])
-            steps = float(distance[0]) if len(distance) else 0.0
             element = Element(
                 score=score,
                 position=position + index,
@@ -216,12 +217,18 @@ class Comparison:
                 rounded=float(rounded[index]),
                 error=float(error[index]) if is_finite else math.nan,
                 relative=float(relative[index]) if is_finite else math.nan,
-                ulps=steps if is_finite else math.nan,
+                ulps=ulps if is_finite else math.nan,
             )
             if len(self.worst) < WORST_KEPT:
                 heapq.heappush(self.worst, element)
             elif element.score > self.worst[0].score:
                 heapq.heapreplace(self.worst, element)
+
+
+def steps_between(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.uint64]:
+    """How many values of a float dtype lie between two, given as bits."""
+    first, second = ordinals(one), ordinals(other)
+    return (np.maximum(first, second) - np.minimum(first, second)).view(np.uint64)
 
 
 def ordinals(bits: NDArray[Any]) -> NDArray[np.int64]:

@@ -12,6 +12,8 @@ from backops._calls import FIXED, Call
 from backops._verify import truth
 
 SPATIAL = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+# From this share on, one index is named although others have wrong elements too.
+MOSTLY = 0.95
 LINES = {"height": "row", "width": "column", "depth": "slice"}
 
 
@@ -76,32 +78,43 @@ def findings(
 
 
 def describe_axis(axis: Axis) -> str:
-    """Which indices of an axis have all wrong elements, if those are not all indices."""
+    """Which indices of an axis have all wrong elements, or nearly all, if those are not all."""
     length = len(axis.counts)
     hit = np.flatnonzero(axis.counts)
+    total, most = int(axis.counts.sum()), int(axis.counts.max())
+    if len(hit) > 1 and most >= MOSTLY * total:
+        where = one_index(axis.name, int(axis.counts.argmax()), length)
+        return f"{most:,} of {total:,} wrong elements lie in {where}"
     if len(hit) == length:
         return ""
-    head = "all wrong elements lie in "
-    line = LINES.get(axis.name)
-    if len(hit) == 1:
-        index = int(hit[0])
-        if line and index in (0, length - 1):
-            which = "first" if index == 0 else "last"
-            return f"{head}the {which} {line} ({axis.name} index {index})"
-        return f"{head}{axis.name} index {index} of {length}"
-    first, last = int(hit[0]), int(hit[-1])
-    if list(hit) == [0, length - 1]:
-        return f"{head}the first and the last {line or axis.name} ({axis.name} 0 and {length - 1})"
-    if last - first + 1 == len(hit):
-        at_end = f"the last {len(hit)} of {length}" if last == length - 1 else ""
-        at_start = f"the first {len(hit)} of {length}" if first == 0 else ""
-        where = at_end or at_start or f"{len(hit)} of {length}"
-        return f"{head}{axis.name} indices {first} to {last} ({where})"
+    return f"all wrong elements lie in {index_set(axis.name, hit, length)}"
+
+
+def one_index(name: str, index: int, length: int) -> str:
+    line = LINES.get(name)
+    if line and index in (0, length - 1):
+        return f"the {'first' if index == 0 else 'last'} {line} ({name} index {index})"
+    return f"{name} index {index} of {length}"
+
+
+def index_set(name: str, hit: NDArray[np.intp], length: int) -> str:
+    first, last, count = int(hit[0]), int(hit[-1]), len(hit)
+    if count == 1:
+        return one_index(name, first, length)
+    if count == 2 and (first, last) == (0, length - 1):
+        return f"the first and the last {LINES.get(name, name)} ({name} 0 and {last})"
+    if last - first + 1 == count:
+        where = f"{count} of {length}"
+        if last == length - 1:
+            where = f"the last {where}"
+        elif first == 0:
+            where = f"the first {where}"
+        return f"{name} indices {first} to {last} ({where})"
     steps = np.unique(np.diff(hit))
-    if len(steps) == 1:
-        return f"{head}every {steps[0]}th {axis.name} index from {first} to {last}"
-    shown = ", ".join(map(str, hit[:8])) + (", ..." if len(hit) > 8 else "")
-    return f"{head}{len(hit)} of {length} {axis.name} indices: {shown}"
+    if len(steps) == 1 and count > 2:
+        return f"{name} indices {first} to {last} in steps of {steps[0]}"
+    shown = ", ".join(map(str, hit[:8])) + (", ..." if count > 8 else "")
+    return f"{count} of {length} {name} indices: {shown}"
 
 
 def plane_findings(call: Call, plane: NDArray[np.int64]) -> list[str]:

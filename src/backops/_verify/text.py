@@ -22,21 +22,21 @@ def print_report(report: Report, console: Console) -> None:
 
 def print_tensor(report: Report, tensor: TensorReport, console: Console) -> None:
     verdict = "[bold green]right[/]" if tensor.is_right else "[bold red]wrong[/]"
-    console.print(f"{report.operator} {tensor.name}: {verdict} by {tensor.standard}", end="")
-    console.print(f" ({escape(tensor.standard_description)})")
+    head = f"{report.operator} {tensor.name}: {verdict} by {tensor.standard}"
+    console.print(f"{head} ({escape(tensor.standard_description)})", soft_wrap=True)
     for finding in tensor.findings:
-        console.print(f"  - {escape(finding)}")
+        console.print(f"  - {escape(finding)}", soft_wrap=True)
     console.print()
     if tensor.shape != tensor.expected_shape:
         return
     console.print(figures(tensor))
     console.print(histogram(tensor))
     if tensor.worst:
-        console.print(worst(tensor))
+        print_worst(tensor, console)
         console.print()
     places = [f"{name} {axis_line(rows)}" for name, rows in tensor.wrong_by_axis.items() if rows]
     if places and tensor.wrong > 1:
-        console.print("wrong elements by index: " + escape("; ".join(places)))
+        console.print("wrong elements by index: " + escape("; ".join(places)), soft_wrap=True)
         console.print()
 
 
@@ -56,7 +56,11 @@ def figures(tensor: TensorReport) -> Table:
         ),
         ("absolute error", f"largest {tensor.max_error:.3e}, mean {tensor.mean_error:.3e}"),
         ("relative error", f"largest {tensor.max_relative:.3e}, mean {tensor.mean_relative:.3e}"),
-        ("beyond", ", ".join(f"{key}: {share(tensor, key)}" for key in tensor.beyond)),
+        (
+            "of what is allowed",
+            f"{tensor.times_allowed:.3g} {'ulps' if tensor.standard == 'exact' else 'times'}",
+        ),
+        ("share beyond", ", ".join(f"{key}: {share(tensor, key)}" for key in tensor.beyond)),
     ):
         table.add_row(name, value)
     return table
@@ -84,20 +88,12 @@ def ulp_range(low: int, high: int) -> str:
     return f"{low} to {high}" if high < 10**6 else f"{low:.1e} to {high:.1e}"
 
 
-def worst(tensor: TensorReport) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    title = "furthest off" if tensor.wrong else "largest errors"
-    for name in (title, "candidate", "truth", "ulps", "made of"):
-        table.add_column(name, overflow="fold")
+def print_worst(tensor: TensorReport, console: Console) -> None:
+    console.print("furthest off:" if tensor.wrong else "largest errors:")
     for element in tensor.worst[:WORST_SHOWN]:
-        table.add_row(
-            escape(str(list(element.index))),
-            f"{element.candidate:.7g}",
-            f"{element.truth:.7g}",
-            f"{element.ulps:.0f}",
-            escape(element.origin),
-        )
-    return table
+        values = f"{element.candidate:.7g}, truth {element.truth:.7g} ({element.ulps:.0f} ulps)"
+        console.print(escape(f"  {tensor.name}{list(element.index)} is {values}"), soft_wrap=True)
+        console.print(escape(f"    = {element.origin}"), soft_wrap=True)
 
 
 def axis_line(rows: Sequence[tuple[int, int]]) -> str:

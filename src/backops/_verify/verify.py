@@ -57,13 +57,15 @@ class TensorReport:
     max_relative: float = 0.0
     mean_relative: float = 0.0
     max_ulps: int = 0
+    times_allowed: float = 0.0
+    """The largest error in units of what the standard allows; in ulps for `exact`."""
     ulp_histogram: list[tuple[int, int, int]] = field(default_factory=list)
     """(from, to, elements), both ends included; distance to the rounded truth."""
     beyond: dict[str, int] = field(default_factory=dict)
     """Elements whose relative error is beyond each threshold."""
     worst: list[Worst] = field(default_factory=list)
     wrong_by_axis: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """For each axis, (index, wrong elements) of the indices that have any; at most 32 of them."""
+    """For each axis, (index, wrong elements) of the indices that have any; at most 1024 of them."""
     worst_planes: list[int] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
 
@@ -171,11 +173,9 @@ def fill(report: TensorReport, call: Call, comparison: Comparison, source: str) 
     report.max_relative = comparison.max_relative
     report.mean_relative = comparison.sum_relative / count
     report.max_ulps = comparison.max_ulps
+    report.times_allowed = max((element.score for element in comparison.worst), default=0.0)
     report.ulp_histogram = histogram_rows(comparison.histogram)
-    report.beyond = {
-        f"{threshold:g}": number
-        for threshold, number in zip(THRESHOLDS, comparison.beyond, strict=True)
-    }
+    report.beyond = dict(zip(THRESHOLDS, comparison.beyond, strict=True))
     shape = report.expected_shape
     report.worst = [
         worst_element(call, report.name, element, shape)
@@ -192,7 +192,7 @@ def explain(report: TensorReport, call: Call, comparison: Comparison, planes: ND
     report.worst_planes = worst_planes(comparison)
     axes = places.axes_of(call, report.name, comparison.by_plane, comparison.by_position)
     report.wrong_by_axis = {
-        axis.name: [(int(i), int(axis.counts[i])) for i in np.flatnonzero(axis.counts)[:32]]
+        axis.name: [(int(i), int(axis.counts[i])) for i in np.flatnonzero(axis.counts)[:1024]]
         for axis in axes
     }
     if comparison.wrong == 1:
