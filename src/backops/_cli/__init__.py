@@ -10,7 +10,7 @@ import click
 import backops
 from backops._cli.base import Group, usage_line
 
-COMMANDS = ("bench", "demo", "info", "env")
+COMMANDS = ("run", "verify", "bench", "demo", "info", "env")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

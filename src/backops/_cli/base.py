@@ -10,18 +10,20 @@ from typing import Any
 
 import click
 
-from backops._command import CommandError
+from backops._command import CommandError, UsageError
 
 
 class Command(click.Command):
-    """A command with `--debug`, whose failures are one line and exit status 1.
+    """A command with `--debug`, whose failures are one line.
 
     `example`: shell lines that work when pasted, shown under the help as they are.
+    `failure`: the exit status of a failure; that of wrong usage is 2.
     """
 
-    def __init__(self, *arguments: Any, example: str, **keywords: Any) -> None:
+    def __init__(self, *arguments: Any, example: str, failure: int = 1, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.example = example
+        self.failure = failure
         self.params.append(
             click.Option(["--debug"], is_flag=True, help="Show the traceback of an error.")
         )
@@ -48,7 +50,7 @@ class Command(click.Command):
             if debug:
                 raise
             print(f"{ctx.command_path}: {one_line(error)}", file=sys.stderr)
-            return 1
+            return 2 if isinstance(error, UsageError) else self.failure
 
 
 class Group(click.Group):
