@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import backops
+from backops import acl, infiniop
 from backops.__main__ import main
 
 COMMANDS = [
@@ -75,6 +76,19 @@ def test_info_names_what_a_measurement_depends_on(capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     for name in ("backops:", "instruction set:", "threads:", "CPU:", "numpy:", "torch:"):
         assert name in shown
+    assert f"InfiniOp:         {infiniop.root()}\n" in shown
+    assert f"CANN:             {acl.root()}\n" in shown
+
+
+@pytest.mark.parametrize(("isa", "engine"), [("generic", "plain engine"), ("", "oneDNN 3.")])
+def test_info_names_what_convolutions_run_on(isa: str, engine: str) -> None:
+    if not isa and backops._native.isa() == "generic":
+        pytest.skip("oneDNN has no kernels for this machine")
+    done = subprocess.run(
+        [sys.executable, "-m", "backops", "info"],
+        capture_output=True, text=True, check=True, env=os.environ | {"BACKOPS_ISA": isa},
+    )  # fmt: skip
+    assert f"convolutions:     {engine}" in done.stdout
 
 
 def test_bench_pool_prints_lines_and_writes_json(

@@ -30,6 +30,12 @@ def options() -> list[click.Parameter]:
             help="Also write everything to FILE.",
         ),
         click.Option(
+            ["--plot"],
+            type=click.Path(path_type=Path),
+            metavar="FILE.svg",
+            help="Also draw times against bytes and operations, with the limits of the machine.",
+        ),
+        click.Option(
             ["--filter"],
             default="",
             metavar="TEXT",
@@ -99,6 +105,7 @@ def run_bench(
     parts: Sequence[str],
     *,
     json: Path | None,
+    plot: Path | None,
     filter: str,
     dtype: Sequence[str],
     threads: int | None,
@@ -116,5 +123,6 @@ def run_bench(
         threads=threads or backops.get_num_threads(),
         budget=Budget(seconds=seconds, rounds=repeats),
         json_path=json,
+        plot_path=plot,
         environment=environment(),
     )
