@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import snippets
 import support
 
 import backops
@@ -409,3 +411,21 @@ def test_missing_candidate_and_bad_standard(
     assert capsys.readouterr().err.count("\n") == 3
     # A shape that does not fit is a wrong result, not wrong usage.
     assert main([*arguments, "--candidate", str(tmp_path / "g.npy")]) == 1
+
+
+def test_readme_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = (support.ROOT / "README.md").read_text(encoding="utf-8").partition("## Kernel")[2]
+    shell, shown = snippets.blocks_of(section)[:2]
+    monkeypatch.chdir(tmp_path)
+    _, run, check = shell.text.replace("\\\n", "").strip().split("\n")
+    np.save("grad.npy", np.linspace(1, 2, 96, dtype="float16").reshape(2, 3, 4, 4))
+    assert main(shlex.split(run)[1:]) == 0
+    capsys.readouterr()
+    assert main(shlex.split(check.partition("||")[0])[1:]) == 1
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    lines = [line for line in shown.text.splitlines() if line != "..."]
+    assert len(lines) > 5
+    places = [printed.index(line) for line in lines]
+    assert places == sorted(places)
