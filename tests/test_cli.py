@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from backops import acl, infiniop
 from backops.__main__ import main
 
 COMMANDS = [
+    ["run"],
+    ["verify"],
     ["bench"],
     ["bench", "pool"],
     ["bench", "conv"],
@@ -31,6 +34,34 @@ ONE_SHORT_TURN = ["--seconds", "0", "--repeats", "1"]
 def test_help_shows_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
     assert "example: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+def test_example_of_the_help_works_when_pasted(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--help"]) == 0
+    example = textwrap.dedent("         " + capsys.readouterr().out.partition("example: ")[2])
+    assert "backops" in example
+    # What a shell finds after an installation; measurements are cut short.
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    (bin / "python").symlink_to(sys.executable)
+    quickly = " ".join(ONE_SHORT_TURN)
+    (bin / "backops").write_text(
+        f'#!/bin/sh\n[ "$1" = bench ] && set -- "$@" {quickly}\n'
+        f'exec "{sys.executable}" -m backops "$@"\n'
+    )
+    (bin / "backops").chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-e", "-c", example],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{bin}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_runs_as_a_module() -> None:

@@ -185,6 +185,8 @@ def _read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     known = {short: DTYPES[name] for name, short in SAFETENSORS_NAMES.items()}
     with path.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
+        if length > path.stat().st_size:
+            raise ValueError(f"its header would have {length} bytes")
         header = json.loads(stream.read(length))
     tensors = {}
     for name, entry in header.items():

@@ -28,7 +28,7 @@ td:not(:last-child) { white-space: nowrap; }
 code { font-size: .92em; } img { max-width: 100%; height: auto; }
 .right, .wrong { color: #fff; border-radius: .3em; padding: .05em .5em; }
 .right { background: #27803b; } .wrong { background: #c0392b; }
-.quiet { color: #666; } .row { display: flex; flex-wrap: wrap; gap: .5em 1.5em; }
+.quiet { color: #666; }
 """
 
 
@@ -128,14 +128,14 @@ def histogram(tensor: TensorReport) -> str:
 def axes_pictures(tensor: TensorReport) -> str:
     from backops._verify import figures
 
-    pictures = [
-        picture(figures.axis_counts(name, rows, length), f"wrong elements by {name}")
+    axes = [
+        (name, rows, length)
         for (name, rows), length in zip(
             tensor.wrong_by_axis.items(), tensor.expected_shape, strict=True
         )
         if 1 < length <= 1024
     ]
-    return f'<div class="row">{"".join(pictures)}</div>'
+    return picture(figures.axis_counts(axes), "wrong elements by index") if axes else ""
 
 
 def worst_table(tensor: TensorReport) -> str:

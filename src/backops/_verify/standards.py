@@ -74,9 +74,7 @@ class Float32Sums:
     """What sums of `terms` rounded products come to, in any order, and one rounding at the end."""
 
     name: str = "float32"
-    description: str = (
-        "as far off as sums in float32 (in float64 for float64) and one rounding at the end may be"
-    )
+    description: str = "as close as sums in float32, or float64 for float64, rounded once"
     needs_magnitude: bool = True
     wrong_share: float = 0.0
 

@@ -23,6 +23,8 @@ from backops._verify.workers import run_cases
 
 __all__ = ["BAD", "Target", "read_cases", "run_suite"]
 
+LINE_START = '{"key": "'
+
 
 def run_suite(
     cases: Sequence[Case],
@@ -45,7 +47,9 @@ def run_suite(
     if results:
         console.print(f"{len(results)} of {len(cases)} cases are in {resume} already")
     columns = (TextColumn("verify"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), disable=not show, transient=True)
+    terminal = Console(stderr=True)
+    is_shown = show and terminal.is_terminal
+    bar = Progress(*columns, console=terminal, disable=not is_shown, transient=True)
     with bar:
         task = bar.add_task("verify", total=len(cases), completed=len(results))
         done = run_cases(
@@ -62,39 +66,32 @@ def run_suite(
 
 
 def read_known(path: Path) -> dict[str, Result]:
-    """Results by key; a last line that was cut off by a stop does not count."""
+    """Results by key. A last line that a stop cut off is taken away: its case runs again."""
     if not path.exists():
         return {}
+    text = path.read_text(encoding="utf-8")
+    whole, _, rest = text.rpartition("\n")
     known = {}
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for number, line in enumerate(lines):
-        if not line:
-            continue
+    for number, line in enumerate(whole.splitlines(), start=1):
         try:
             row = json.loads(line)
-            known[row.pop("key")] = Result.from_json(row)
+            key = row.pop("key")
+            known[key] = Result.from_json(row)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if number == len(lines) - 1:
-                break
-            raise CommandError(f"{path}: line {number + 1} is not a result of a suite") from error
+            raise CommandError(f"{path}: line {number} is not a result of a suite") from error
+    if rest:
+        if not LINE_START.startswith(rest[: len(LINE_START)]):
+            raise CommandError(f"{path}: its last line is not a result of a suite")
+        os.truncate(path, len((whole + "\n").encode()) if whole else 0)
     return known
 
 
 def append(path: Path, key: str, result: Result) -> None:
     row: dict[str, Any] = {"key": key, **result.to_json()}
-    with path.open("a+b") as stream:
-        # Behind a line that was cut off, a new one begins.
-        if stream.tell() and not ends_with_newline(path):
-            stream.write(b"\n")
-        stream.write(json.dumps(row).encode() + b"\n")
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(row) + "\n")
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def ends_with_newline(path: Path) -> bool:
-    with path.open("rb") as stream:
-        stream.seek(-1, os.SEEK_END)
-        return stream.read(1) == b"\n"
 
 
 def print_summary(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -43,6 +44,7 @@ def run_case(case: Case, candidate: Candidate, standard: str) -> Result:
 
 def serve(connection: Connection, target: Target, standard: str, threads: int) -> None:
     """What a worker does: loads the candidate, then runs every case it is sent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
     backops.set_num_threads(threads)
     try:
         candidate = target.open()
