@@ -28,17 +28,33 @@ def test_measurement_beside_a_busy_neighbour_is_repeated_and_marked(
     monkeypatch.setattr(timing, "_preemptions", lambda: next(preemptions))
     measurement = timing.fastest({"side": lambda: None}, timing.Budget(seconds=0.0, rounds=1))
     assert measurement.disturbed
-    assert next(preemptions) == 2 * timing.MAX_ATTEMPTS * 1_000_000
+    # Before and after the first call, and each attempt.
+    assert next(preemptions) == 2 * (1 + timing.MAX_ATTEMPTS) * 1_000_000
     assert 0 < measurement.seconds["side"] < 1
 
 
 def test_long_call_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     monkeypatch.setattr(timing, "LONG_CALL_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "_preemptions", lambda: 0)
     sides = {"side": lambda: calls.append("side"), "other": lambda: calls.append("other")}
     measurement = timing.fastest(sides, timing.Budget(seconds=0.0, rounds=3))
     assert calls == ["side", "other"]
     assert all(seconds > 0 for seconds in measurement.seconds.values())
+    assert not measurement.disturbed
+
+
+@pytest.mark.parametrize(("bad_calls", "made", "disturbed"), [(1, 2, False), (3, 3, True)])
+def test_disturbed_long_call_is_made_again(
+    bad_calls: int, made: int, disturbed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(timing, "LONG_CALL_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "_preemptions", lambda: 1_000_000 * min(len(calls), bad_calls))
+    sides = {"side": lambda: calls.append("side")}
+    measurement = timing.fastest(sides, timing.Budget(seconds=0.0, rounds=1))
+    assert len(calls) == made
+    assert measurement.disturbed == disturbed
 
 
 def test_filter_leaves_out_a_part_without_cases() -> None:

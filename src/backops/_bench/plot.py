@@ -129,8 +129,11 @@ def draw_ratios(document: Mapping[str, Any], path: Path) -> None:
         "pooling": [result for result in compared if "moved_bytes" in result],
         "convolution, all three gradients": [r for r in compared if r.get("gradients") == "all"],
     }
+    parts = {title: of_part for title, of_part in parts.items() if of_part}
     with pyplot.rc_context(STYLE):
-        figure, axes = pyplot.subplots(1, 2, figsize=(11, 6.4), layout="constrained")
+        figure, [axes] = pyplot.subplots(
+            1, len(parts), figsize=(11, 6.4), squeeze=False, layout="constrained"
+        )
         figure.get_layout_engine().set(rect=(0.01, 0.04, 0.98, 0.91), wspace=0.04)
         for ax, (title, of_part) in zip(axes, parts.items(), strict=True):
             _draw_bars(ax, of_part)
