@@ -65,7 +65,7 @@ class Comparison:
     def __post_init__(self) -> None:
         self.format = Format.of(self.dtype)
         self.by_plane = np.zeros(self.planes, np.int64)
-        self.by_position = np.zeros(math.prod(self.plane), np.int64)
+        self.by_position = np.zeros(math.prod(self.plane), np.int32)
         # By the bits of the distance: 0, 1, 2, 3-4, 5-8 and so on.
         self.histogram = np.zeros(66, np.int64)
 
@@ -172,7 +172,7 @@ class Comparison:
         plane, offset = divmod(position, size)
         if offset == 0 and len(wrong) % size == 0:
             maps = wrong.reshape(-1, size)
-            self.by_position += maps.sum(axis=0)
+            self.by_position += maps.sum(axis=0, dtype=np.int32)
             self.by_plane[plane : plane + len(maps)] += maps.sum(axis=1)
         else:
             self.by_position[offset : offset + len(wrong)] += wrong
