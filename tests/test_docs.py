@@ -213,6 +213,7 @@ def figure_rows(results):
         against = result["pytorch_note"] or f"{ratio:.{digits}f}x"
         seconds = result["seconds"]
         time = f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
-        cells.setdefault(case, []).append(f"{time}, {against}")
+        cells.setdefault(case, {})[result["dtype"]] = f"{time}, {against}"
     for case, of_case in cells.items():
-        yield f"| {' | '.join([*case, *of_case])} |"
+        dtypes = [of_case.get(dtype, "") for dtype in ("float32", "bfloat16", "float16")]
+        yield f"| {' | '.join([*case, *dtypes])} |"
