@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 from typing import Any
 
@@ -44,6 +45,6 @@ def with_torch(operator: str, grad_output: Any, input: Any, **parameters: Any) -
 
 
 def sleeping(operator: str, grad_output: Any, *tensors: Any, **parameters: Any) -> Any:
-    if grad_output.shape[1] == 2:
-        time.sleep(60)
+    if grad_output.shape[1] == 2 and "AWAKE" not in os.environ:
+        time.sleep(20)
     return right(operator, grad_output, *tensors, **parameters)

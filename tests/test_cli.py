@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -36,23 +37,39 @@ def test_help_shows_an_example(command: list[str], capsys: pytest.CaptureFixture
     assert "example: " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+def example_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([*command, "--help"]) == 0
+    return textwrap.dedent("         " + capsys.readouterr().out.partition("example: ")[2])
+
+
+@pytest.mark.parametrize("command", [["bench", part] for part in ("pool", "conv", "all")])
+def test_example_of_a_benchmark_works(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, which has PyTorch loaded, and cut short."""
+    program, *arguments = shlex.split(example_of(command, capsys))
+    assert program == "backops"
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, *ONE_SHORT_TURN]) == 0
+    if command == ["bench", "all"]:
+        assert example_of(["bench"], capsys) == example_of(command, capsys)
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["verify"], ["info"], ["demo"], ["env"]])
 def test_example_of_the_help_works_when_pasted(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*command, "--help"]) == 0
-    example = textwrap.dedent("         " + capsys.readouterr().out.partition("example: ")[2])
+    example = example_of(command, capsys)
     assert "backops" in example
-    # What a shell finds after an installation; measurements are cut short.
+    # What a shell finds after an installation.
     bin = tmp_path / "bin"
     bin.mkdir()
-    (bin / "python").symlink_to(sys.executable)
-    quickly = " ".join(ONE_SHORT_TURN)
-    (bin / "backops").write_text(
-        f'#!/bin/sh\n[ "$1" = bench ] && set -- "$@" {quickly}\n'
-        f'exec "{sys.executable}" -m backops "$@"\n'
-    )
-    (bin / "backops").chmod(0o755)
+    for name, module in (("python", ""), ("backops", " -m backops")):
+        (bin / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n')
+        (bin / name).chmod(0o755)
     done = subprocess.run(
         ["bash", "-e", "-c", example],
         capture_output=True,

@@ -26,7 +26,15 @@ PAGES_OUTSIDE_THE_SITE = [p for p in PAGES_OUTSIDE_THE_SITE if INTERFACES not in
 
 
 @pytest.mark.parametrize(
-    "name", ["backops", "backops.reference", "backops.plan", "backops.infiniop", "backops.acl"]
+    "name",
+    [
+        "backops",
+        "backops.reference",
+        "backops.plan",
+        "backops.infiniop",
+        "backops.acl",
+        "backops._verify",
+    ],
 )
 def test_examples_of_docstrings_run(name):
     module = importlib.import_module(name)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +130,26 @@ def test_resume_file_leaves_out_what_is_done(small: Path, tmp_path: Path) -> Non
         resume=resume, show=False,
     )  # fmt: skip
     assert [result.name for result in again] == ["one float32", "two float32", "three float32"]
+    assert len(resume.read_text().splitlines()) == 3
+
+
+def test_killed_suite_goes_on_where_it_was(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resume = tmp_path / "done.jsonl"
+    arguments = ["--suite", str(small), "--candidate", "suite_candidates:sleeping", "--jobs", "1"]
+    arguments += ["--resume", str(resume)]
+    running = subprocess.Popen([sys.executable, "-m", "backops", "verify", *arguments])
+    deadline = time.monotonic() + 60
+    while not resume.exists() or not resume.read_text().endswith("\n"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.kill()
+    running.wait()
+    (first,) = resume.read_text().splitlines()
+    monkeypatch.setenv("AWAKE", "1")
+    assert main(["verify", *arguments]) == 0
+    assert resume.read_text().splitlines()[0] == first
     assert len(resume.read_text().splitlines()) == 3
 
 

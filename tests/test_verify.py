@@ -71,9 +71,7 @@ def test_rounded_truth_is_right_by_every_standard(name: str) -> None:
 @pytest.mark.parametrize("case", support.load_cases(), ids=lambda case: case.name)
 def test_named_cases(case: Any) -> None:
     grad = support.make_grad(case, kind="wide")
-    names = ("kernel_size", "stride", "padding")
-    parameters = {**dict(zip(names, case.positional, strict=False)), **case.keywords}
-    call = Call(case.function, grad, case.input_shape, None, parameters)
+    call = Call(case.function, grad, case.input_shape, None, parameters_of(case))
     report = verify(call, call.run())
     assert report.is_right
     assert report.tensors[0].elements == np.prod(case.input_shape)
@@ -92,9 +90,35 @@ def test_large_and_small_truths_agree(monkeypatch: pytest.MonkeyPatch) -> None:
                 fast = list(large.blocks)
             assert (small.source, large.source) == ("backops.reference", "the core in float64")
             for part in (1, 2):
-                one = np.concatenate([block[part] for block in slow])  # type: ignore[list-item]
-                other = np.concatenate([block[part] for block in fast])  # type: ignore[list-item]
+                one = np.concatenate([np.ravel(block[part]) for block in slow])
+                other = np.concatenate([np.ravel(block[part]) for block in fast])
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", support.load_cases()[::3], ids=lambda case: case.name)
+def test_planes_in_rows_agree_with_whole_planes(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    grad = support.make_grad(case)
+    call = Call(case.function, grad, case.input_shape, None, parameters_of(case))
+    whole = list(truth.pool_blocks(call, backops_operator(call), True))
+    monkeypatch.setattr(truth, "LARGE_PLANE_ELEMENTS", 0)
+    monkeypatch.setattr(truth, "BLOCK_ELEMENTS", 3 * case.input_shape[-1])
+    rows = list(truth.pool_blocks(call, backops_operator(call), True))
+    assert whole or 0 in case.input_shape
+    for part in (1, 2):
+        one = np.concatenate([np.zeros(0), *(np.ravel(block[part]) for block in whole)])
+        other = np.concatenate([np.zeros(0), *(np.ravel(block[part]) for block in rows)])
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+    ends = [block.position + block.values.size for block in rows]
+    assert [block.position for block in rows] == [0, *ends][: len(rows)]
+
+
+def backops_operator(call: Call) -> Any:
+    return getattr(backops, call.operator)
+
+
+def parameters_of(case: Any) -> dict[str, Any]:
+    names = ("kernel_size", "stride", "padding")
+    return {**dict(zip(names, case.positional, strict=False)), **case.keywords}
 
 
 def test_blocks_of_any_size_give_the_same_report(monkeypatch: pytest.MonkeyPatch) -> None:

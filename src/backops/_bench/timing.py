@@ -19,7 +19,8 @@ SETTLE_SECONDS = 0.005
 SAMPLE_SECONDS = 0.002
 # One turn of a side: several samples while caches, page tables and workers are its own.
 TURN_SECONDS = 0.010
-# A call longer than this is timed once, unless it was disturbed: cold caches cost it nothing, turns would take minutes.
+# A call longer than this is timed once, unless it was disturbed: cold caches cost it nothing, turns
+# would take minutes.
 LONG_CALL_SECONDS = 1.0
 # Involuntary preemptions of this process. With the machine to itself 20 to 31 a second were seen,
 # with one busy neighbour 107 to 245; then even two identical sides differ, once by a factor of two.

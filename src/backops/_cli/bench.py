@@ -17,7 +17,7 @@ TURNS = "All sides take turns in one process; the fastest repeat of each counts.
 command = Group(
     "bench",
     help="Measures speed, side by side with PyTorch.",
-    example="backops bench all --filter toy",
+    example="backops bench all --filter toy --dtype float32",
 )
 
 
@@ -91,13 +91,13 @@ add_part(
     ("conv",),
     help="Measures convolution backward against PyTorch's own, and against the rate of a large "
     f"matrix product. {TURNS}",
-    example="backops bench conv --filter depthwise --dtype float32 --json conv.json",
+    example="backops bench conv --filter toy --dtype float32 --json conv.json",
 )
 add_part(
     "all",
     ("pool", "conv"),
     help="Measures all operators, one after another.",
-    example="backops bench all --filter toy",
+    example="backops bench all --filter toy --dtype float32",
 )
 
 

@@ -65,7 +65,7 @@ class Comparison:
     def __post_init__(self) -> None:
         self.format = Format.of(self.dtype)
         self.by_plane = np.zeros(self.planes, np.int64)
-        self.by_position = np.zeros(math.prod(self.plane), np.int64)
+        self.by_position = np.zeros(math.prod(self.plane), np.int32)
         # By the bits of the distance: 0, 1, 2, 3-4, 5-8 and so on.
         self.histogram = np.zeros(66, np.int64)
 
@@ -100,14 +100,14 @@ class Comparison:
             np.logical_not(wrong, out=wrong)
         total = float(error.sum())
         finite = len(truth)
-        special = np.empty(0, np.intp)
+        special = None
         if not math.isfinite(total):
-            special = np.flatnonzero(~np.isfinite(error))
+            special = ~np.isfinite(error)
             wrong[special] = self._add_specials(candidate[special], rounded[special])
             error[special] = relative[special] = 0.0
-            ulps = ulps[~np.isin(differs, special)]
+            ulps = ulps[~special[differs]]
             total = float(error.sum())
-            finite -= len(special)
+            finite -= int(np.count_nonzero(special))
         self.elements += len(truth)
         self.finite += finite
         self.sum_error += total
@@ -172,7 +172,7 @@ class Comparison:
         plane, offset = divmod(position, size)
         if offset == 0 and len(wrong) % size == 0:
             maps = wrong.reshape(-1, size)
-            self.by_position += maps.sum(axis=0)
+            self.by_position += maps.sum(axis=0, dtype=np.int32)
             self.by_plane[plane : plane + len(maps)] += maps.sum(axis=1)
         else:
             self.by_position[offset : offset + len(wrong)] += wrong
@@ -188,19 +188,21 @@ class Comparison:
         relative: Floats,
         allowed: Floats | None,
         wrong: NDArray[np.bool_],
-        special: NDArray[np.intp],
+        special: NDArray[np.bool_] | None,
     ) -> None:
         if len(truth) == 0:
             return
-        chosen = np.flatnonzero(wrong)
+        chosen = np.flatnonzero(self._may_be_worst(error, allowed, wrong, special))
         if len(chosen) == 0:
+            if len(self.worst) == WORST_KEPT:
+                return
             chosen = np.array([np.argmax(error)])
         if allowed is None:
             scores = self._steps(candidate[chosen], rounded[chosen])
         else:
             scores = error[chosen] / np.maximum(allowed[chosen], SMALLEST)
-        if len(special):
-            scores[np.isin(chosen, special)] = math.inf
+        if special is not None:
+            scores[special[chosen]] = math.inf
         if len(chosen) > WORST_KEPT:
             most = np.argpartition(scores, -WORST_KEPT)[-WORST_KEPT:]
             chosen, scores = chosen[most], scores[most]
@@ -224,15 +226,32 @@ class Comparison:
             elif element.score > self.worst[0].score:
                 heapq.heapreplace(self.worst, element)
 
+    def _may_be_worst(
+        self,
+        error: Floats,
+        allowed: Floats | None,
+        wrong: NDArray[np.bool_],
+        special: NDArray[np.bool_] | None,
+    ) -> NDArray[np.bool_]:
+        """The wrong elements that may be worse than the best of those kept."""
+        if len(self.worst) < WORST_KEPT or allowed is None:
+            return wrong
+        worse = error > allowed * self.worst[0].score
+        if special is not None and math.isfinite(self.worst[0].score):
+            worse |= special
+        worse &= wrong
+        return worse
+
 
 def steps_between(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.uint64]:
     """How many values of a float dtype lie between two, given as bits."""
-    first, second = ordinals(one), ordinals(other)
-    return (np.maximum(first, second) - np.minimum(first, second)).view(np.uint64)
-
-
-def ordinals(bits: NDArray[Any]) -> NDArray[np.int64]:
-    """Numbers that count the values of a float dtype in order; both zeros are 0."""
-    wide = bits.astype(np.int64)
-    largest = np.int64(np.iinfo(bits.dtype).max)
-    return np.where(wide < 0, -(wide & largest), wide)
+    steps = one.astype(np.int64)
+    steps -= other
+    np.abs(steps, out=steps)
+    # Bits count up from either zero, so across zero the distances to it add up.
+    across = np.flatnonzero((one ^ other) < 0)
+    if len(across):
+        largest = np.int64(np.iinfo(one.dtype).max)
+        first, second = one[across].astype(np.int64), other[across].astype(np.int64)
+        steps[across] = (first & largest) + (second & largest)
+    return steps.view(np.uint64)

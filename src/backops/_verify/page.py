@@ -165,7 +165,7 @@ def plane_pictures(tensor: TensorReport, call: Call, candidate: NDArray[Any]) ->
     for plane in tensor.worst_planes:
         found = samples.sample_call(call, tensor.name, plane)
         if found is None:
-            yield "<p>The planes of a convolution this large are not drawn.</p>"
+            yield "<p>Planes of a problem this large are not drawn.</p>"
             return
         part, whole = found
         truth = samples.sample_truth(part, tensor.name)[plane - whole.start]

@@ -43,7 +43,7 @@ def leading_axes(call: Call, gradient: str) -> int:
 
 
 def axes_of(
-    call: Call, gradient: str, by_plane: NDArray[np.int64], by_position: NDArray[np.int64]
+    call: Call, gradient: str, by_plane: NDArray[np.int64], by_position: NDArray[np.int32]
 ) -> list[Axis]:
     """Wrong elements by index, for each axis of the tensor."""
     names = axis_names(call, gradient)
@@ -56,12 +56,12 @@ def axes_of(
     ):
         for index in range(array.ndim):
             others = tuple(axis for axis in range(array.ndim) if axis != index)
-            axes.append(Axis(names[offset + index], array.sum(axis=others)))
+            axes.append(Axis(names[offset + index], array.sum(axis=others, dtype=np.int64)))
     return axes
 
 
 def findings(
-    call: Call, gradient: str, axes: Sequence[Axis], by_position: NDArray[np.int64], wrong: int
+    call: Call, gradient: str, axes: Sequence[Axis], by_position: NDArray[np.int32], wrong: int
 ) -> list[str]:
     """Short sentences, the most telling first."""
     if wrong == 0:
@@ -117,7 +117,7 @@ def index_set(name: str, hit: NDArray[np.intp], length: int) -> str:
     return f"{count} of {length} {name} indices: {shown}"
 
 
-def plane_findings(call: Call, plane: NDArray[np.int64]) -> list[str]:
+def plane_findings(call: Call, plane: NDArray[np.int32]) -> list[str]:
     sentences = []
     if all(size > 2 for size in plane.shape):
         inner = plane[(slice(1, -1),) * plane.ndim]
@@ -131,7 +131,7 @@ def plane_findings(call: Call, plane: NDArray[np.int64]) -> list[str]:
     return sentences
 
 
-def window_findings(call: Call, plane: NDArray[np.int64]) -> list[str]:
+def window_findings(call: Call, plane: NDArray[np.int32]) -> list[str]:
     """Whether all wrong elements are in windows that padding or ceil_mode makes special."""
     sentences = []
     regions = (

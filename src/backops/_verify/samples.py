@@ -15,6 +15,8 @@ from backops._verify import truth
 
 Floats = NDArray[np.float64]
 
+# Larger planes are neither searched for explanations nor drawn.
+MOST_ELEMENTS = 1 << 24
 # A convolution's truth is worked out again only where that takes seconds at most.
 MOST_PRODUCTS = 1 << 32
 
@@ -23,6 +25,8 @@ def sample_call(call: Call, gradient: str, plane: int) -> tuple[Call, slice] | N
     """A call whose result holds that plane, and which planes of the whole result it gives."""
     rank = call.rank
     if not call.is_conv:
+        if math.prod(call.input_shape[-rank:]) > MOST_ELEMENTS:
+            return None
         grad = call.grad_output.reshape(-1, *call.grad_output.shape[-rank:])[plane : plane + 1]
         part = replace(call, grad_output=grad, input=(1, *call.input_shape[-rank:]))
         return part, slice(plane, plane + 1)

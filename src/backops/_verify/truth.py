@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 # A block of this many elements is small enough for a second-level cache, large enough to be worth
 # the calls that work on it.
 BLOCK_ELEMENTS = 1 << 17
+# A plane beyond this is worked out some rows at a time.
+LARGE_PLANE_ELEMENTS = 1 << 22
 # What backops.reference does in well under a second.
 SMALL_POOL_OUTPUTS = 1 << 12
 SMALL_POOL_ELEMENTS = 1 << 20
@@ -35,9 +37,9 @@ CHECKED_OUTPUTS = 1 << 15
 
 
 class Block(NamedTuple):
-    """Consecutive planes of a result."""
+    """Consecutive elements of a result, from `position` on: whole planes, or a part of one."""
 
-    first_plane: int
+    position: int
     values: Floats
     magnitudes: Floats | None
     """The same sums over the absolute values of the terms."""
@@ -141,11 +143,17 @@ def pool_blocks(
     rank = call.rank
     grad = call.grad_output.reshape(-1, *call.grad_output.shape[-rank:])
     plane = call.input_shape[-rank:]
+    size = math.prod(plane)
+    if size > LARGE_PLANE_ELEMENTS and call.operator in FIXED:
+        for index in range(len(grad)):
+            for position, values, magnitudes in row_blocks(call, grad[index], operator):
+                yield Block(index * size + position, values, magnitudes)
+        return
     given = {name: value for name, value in call.parameters.items() if name != "precision"}
     positive = dict(given)
     if given.get("divisor_override"):
         positive["divisor_override"] = abs(given["divisor_override"])
-    step = max(1, BLOCK_ELEMENTS // max(math.prod(plane), math.prod(grad.shape[1:]), 1))
+    step = max(1, BLOCK_ELEMENTS // max(size, math.prod(grad.shape[1:]), 1))
     for first in range(0, len(grad), step):
         part = operand(grad[first : first + step], call)
         shape = (len(part), *plane)
@@ -153,7 +161,47 @@ def pool_blocks(
         magnitudes = None
         if with_magnitudes:
             magnitudes = operator(np.abs(part, out=part), shape, **positive)
-        yield Block(first, values, magnitudes)
+        yield Block(first * size, values, magnitudes)
+
+
+def row_blocks(call: Call, grad: NDArray[Any], operator: Callable[..., Floats]) -> Iterator[Block]:
+    """One plane of a fixed pool, some rows at a time.
+
+    The windows that reach into those rows make a smaller pool, without padding along its rows.
+    They are divided first, since the smaller pool would not know by what.
+    """
+    axes = pool_axes(call)
+    kernels, strides, paddings = pool_numbers(call)
+    given = {
+        "kernel_size": kernels,
+        "stride": strides,
+        "padding": (0, *paddings[1:]),
+        "ceil_mode": call.parameters.get("ceil_mode", False),
+        "divisor_override": 1,
+    }
+    override = call.parameters.get("divisor_override")
+    divisors = [np.array([1 if override else w.divisor for w in windows]) for windows in axes]
+    begins = np.array([window.begin for window in axes[0]])
+    ends = np.array([window.end for window in axes[0]])
+    rows, *others = call.input_shape[-call.rank :]
+    step = max(1, BLOCK_ELEMENTS // math.prod(others))
+    for first in range(0, rows, step):
+        last = min(first + step, rows)
+        outputs = np.flatnonzero((ends > first) & (begins < last))
+        values = np.zeros((last - first, *others))
+        magnitudes = np.zeros_like(values)
+        if len(outputs):
+            chosen = slice(int(outputs[0]), int(outputs[-1]) + 1)
+            part = operand(grad[chosen], call) / (override or 1)
+            for axis, divisor in enumerate((divisors[0][chosen], *divisors[1:])):
+                part /= divisor.reshape([-1 if axis == i else 1 for i in range(part.ndim)])
+            top = chosen.start * strides[0] - paddings[0]
+            shape = (1, (len(part) - 1) * strides[0] + kernels[0], *others)
+            begin, end = max(first, top), min(last, top + shape[1])
+            for target, terms in ((values, part), (magnitudes, np.abs(part))):
+                smaller = operator(terms[np.newaxis], shape, **given)[0]
+                target[begin - first : end - first] = smaller[begin - top : end - top]
+        yield Block(first * math.prod(others), values, magnitudes)
 
 
 def check_core(call: Call) -> None:
@@ -222,7 +270,7 @@ def conv_input_truth(call: Call, with_magnitudes: bool) -> Truth:
             if with_magnitudes:
                 magnitudes = operator(np.abs(part), shape, np.abs(weight), **given)[0]
                 magnitudes = magnitudes.reshape(-1, *image[1:])
-            yield Block(first * image[0], values.reshape(-1, *image[1:]), magnitudes)
+            yield Block(first * math.prod(image), values.reshape(-1, *image[1:]), magnitudes)
 
     return Truth(source, max(1, terms), blocks())
 

@@ -127,39 +127,38 @@ def verify_tensor(call: Call, name: str, candidate: NDArray[Any], standard: str)
     right = truth.truth_of(call, name, with_magnitudes=chosen.needs_magnitude)
     leading = places.leading_axes(call, name)
     planes, plane = math.prod(expected[:leading]), expected[leading:] or (1,)
-    flat = candidate.reshape(planes, *plane)
+    flat = candidate.reshape(-1)
     comparison = Comparison(planes, plane, candidate.dtype, chosen, right.terms)
     for block in right.blocks:
         add_block(comparison, flat, block)
     fill(report, call, comparison, right.source)
-    explain(report, call, comparison, flat)
+    explain(report, call, comparison, flat.reshape(planes, *plane))
     return report
 
 
-def add_block(comparison: Comparison, planes: NDArray[Any], block: truth.Block) -> None:
-    plane_size = math.prod(block.values.shape[1:])
-    last = block.first_plane + len(block.values)
-    candidate = np.asarray(planes[block.first_plane : last]).reshape(-1)
+def add_block(comparison: Comparison, candidate: NDArray[Any], block: truth.Block) -> None:
+    """`candidate` is flat."""
     values = block.values.reshape(-1)
     magnitudes = None if block.magnitudes is None else block.magnitudes.reshape(-1)
-    for part in cache_sized_parts(len(values), plane_size):
+    got = np.asarray(candidate[block.position : block.position + len(values)])
+    for part in cache_sized_parts(len(values), math.prod(comparison.plane)):
         comparison.add(
-            block.first_plane * plane_size + part.start,
-            candidate[part],
+            block.position + part.start,
+            got[part],
             values[part],
             None if magnitudes is None else magnitudes[part],
         )
 
 
 def cache_sized_parts(elements: int, plane_size: int) -> Iterator[slice]:
-    """Parts of some whole planes, each of whole planes or of a part of one."""
+    """Parts of a block, each of whole planes or of a part of one."""
     step = truth.BLOCK_ELEMENTS
     if plane_size <= step:
         step -= step % plane_size
         yield from (slice(start, start + step) for start in range(0, elements, step))
         return
     for plane in range(0, elements, plane_size):
-        end = plane + plane_size
+        end = min(plane + plane_size, elements)
         yield from (slice(start, min(start + step, end)) for start in range(plane, end, step))
 
 
