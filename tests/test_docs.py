@@ -212,7 +212,7 @@ def figure_rows(results):
         digits = 0 if ratio is None or ratio >= 10 else 1 if ratio >= 1 else 2
         against = result["pytorch_note"] or f"{ratio:.{digits}f}x"
         seconds = result["seconds"]
-        time = f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
+        time = f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
         cells.setdefault(case, {})[result["dtype"]] = f"{time}, {against}"
     for case, of_case in cells.items():
         dtypes = [of_case.get(dtype, "") for dtype in ("float32", "bfloat16", "float16")]

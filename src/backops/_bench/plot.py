@@ -18,6 +18,7 @@ from typing import Any
 from backops._command import CommandError
 
 DTYPES = {"float32": "#4c78a8", "bfloat16": "#e6842a", "float16": "#54a24b"}
+TICKS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 INK, QUIET = "#1f2937", "#6b7280"
 STYLE = {
     "font.family": "sans-serif",
@@ -160,7 +161,10 @@ def _draw_bars(ax: Any, results: Sequence[Mapping[str, Any]]) -> None:
     ax.set(xscale="log", ylim=(len(cases) - 0.5, -0.5))
     ax.set_yticks(range(len(cases)), cases)
     ax.tick_params(axis="y", length=0)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    low, high = ax.get_xlim()
+    ticks = [tick for tick in TICKS if low <= tick <= high]
+    ax.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    ax.set_xticks([], minor=True)
     ax.grid(axis="x", alpha=0.25)
     ax.set_axisbelow(True)
 
