@@ -2,7 +2,9 @@
 #
 #   make demo      run every operator on model-sized tensors
 #   make test      lint, types, all tests, sanitizers
-#   make bench     speed, side by side with PyTorch
+#   make bench     speed, side by side with PyTorch; what a call through the C interfaces costs
+#   make docs      the documentation, into build/site
+#   make picture   the README's picture, from the figures in docs/pictures/bench.json
 #   make fuzz      generated cases for as long as you let it (FUZZ_MINUTES=10)
 #   make format    format all sources
 
@@ -19,15 +21,25 @@ SOURCES := CMakeLists.txt pyproject.toml \
 CPP_FILES := $(shell find cpp examples tests/c -name '*.h' -o -name '*.cpp' -o -name '*.inc' \
   -o -name '*.c')
 
-.PHONY: demo test bench fuzz format lint types unit sanitize slow clean
+.PHONY: demo test bench docs picture fuzz format lint types unit sanitize slow clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m backops demo
 
-test: lint types sanitize unit
+test: lint types docs sanitize unit
 
 bench: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m backops bench all
+	@echo
+	$(BIN)/python tests/call_overhead.py
+
+# Links and anchors that lead nowhere end the build.
+docs: $(VENV)/docs-tools
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+picture: $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python -m backops._bench.plot docs/pictures/bench.json docs/pictures/bench.svg
+	$(BIN)/python docs/pictures/windows.py
 
 # ---- set-up ----
 
@@ -40,10 +52,11 @@ $(VENV)/installed: $(VENV)/pip $(SOURCES)
 	$(PIP) install .
 	touch $@
 
-# The tools and libraries that only tests need; the package itself comes from the rule above.
-$(VENV)/test-tools: $(VENV)/pip pyproject.toml
+# The tools and libraries that only tests need, or only the documentation; the package itself comes
+# from the rule above.
+$(VENV)/%-tools: $(VENV)/pip pyproject.toml
 	$(PIP) install $$($(BIN)/python -c "import tomllib; \
-	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['test'])")
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['$*'])")
 	touch $@
 
 # ---- the parts of make test ----

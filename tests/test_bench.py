@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import re
+import subprocess
+import sys
+import threading
+import time
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from backops._bench import conv_report, problems, pytorch, run, timing
+from backops._bench import CommandError, conv_report, plot, problems, pytorch, report, run, timing
+from backops._bench.progress import Progress
 
 
 def test_measurement_beside_a_busy_neighbour_is_repeated_and_marked(
@@ -18,17 +28,33 @@ def test_measurement_beside_a_busy_neighbour_is_repeated_and_marked(
     monkeypatch.setattr(timing, "_preemptions", lambda: next(preemptions))
     measurement = timing.fastest({"side": lambda: None}, timing.Budget(seconds=0.0, rounds=1))
     assert measurement.disturbed
-    assert next(preemptions) == 2 * timing.MAX_ATTEMPTS * 1_000_000
+    # Before and after the first call, and each attempt.
+    assert next(preemptions) == 2 * (1 + timing.MAX_ATTEMPTS) * 1_000_000
     assert 0 < measurement.seconds["side"] < 1
 
 
 def test_long_call_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     monkeypatch.setattr(timing, "LONG_CALL_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "_preemptions", lambda: 0)
     sides = {"side": lambda: calls.append("side"), "other": lambda: calls.append("other")}
     measurement = timing.fastest(sides, timing.Budget(seconds=0.0, rounds=3))
     assert calls == ["side", "other"]
     assert all(seconds > 0 for seconds in measurement.seconds.values())
+    assert not measurement.disturbed
+
+
+@pytest.mark.parametrize(("bad_calls", "made", "disturbed"), [(1, 2, False), (3, 3, True)])
+def test_disturbed_long_call_is_made_again(
+    bad_calls: int, made: int, disturbed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(timing, "LONG_CALL_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "_preemptions", lambda: 1_000_000 * min(len(calls), bad_calls))
+    sides = {"side": lambda: calls.append("side")}
+    measurement = timing.fastest(sides, timing.Budget(seconds=0.0, rounds=1))
+    assert len(calls) == made
+    assert measurement.disturbed == disturbed
 
 
 def test_filter_leaves_out_a_part_without_cases() -> None:
@@ -137,3 +163,95 @@ def test_onednn_is_limited_where_pytorch_dies(
     pytorch.survive_bfloat16()
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == setting
     assert capsys.readouterr().out.count("\n") == (setting != "ALL")
+
+
+# Progress
+
+
+def test_bar_is_drawn_by_nobody_while_something_is_measured() -> None:
+    written = io.StringIO()
+    threads = threading.active_count()
+    with Progress(2, Console(file=written, force_terminal=True, width=60)) as progress:
+        assert threading.active_count() == threads
+        progress.begin("first case")
+        drawn = len(written.getvalue())
+        time.sleep(0.3)  # rich redraws ten times a second where it may
+        assert len(written.getvalue()) == drawn
+        progress.print("a line")
+        progress.advance()
+    assert "first case" in written.getvalue()
+    assert "1/2" in written.getvalue()
+
+
+def test_without_a_terminal_there_are_only_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "a line of [more] than eighty characters, which is left as it is: " + 40 * "x"
+    with Progress(1) as progress:
+        progress.begin("a case")
+        progress.print(line)
+        progress.advance()
+    assert capsys.readouterr().out == line + "\n"
+
+
+# Pictures
+
+
+def bench_document() -> dict[str, Any]:
+    environment = {"backops": "1", "torch": "2", "CPU": "a CPU", "instruction set": "avx2"}
+    results = [conv_result(dtype=dtype) for dtype in ("float32", "bfloat16")]
+    return report.to_json(environment, results, [])
+
+
+def test_pictures_say_where_they_come_from_and_repeat(tmp_path: Path) -> None:
+    document = bench_document()
+    for draw in (plot.draw_limits, plot.draw_ratios):
+        first, second = tmp_path / "first.svg", tmp_path / "second.svg"
+        draw(document, first)
+        draw(document, second)
+        assert first.read_bytes() == second.read_bytes()
+        shown = first.read_text(encoding="utf-8")
+        assert f"backops 1, PyTorch 2, a CPU, avx2, 1 threads, {document['date']}" in shown
+        assert "convolution" in shown
+        assert "bfloat16" in shown
+
+
+def test_picture_of_ratios_leaves_out_what_was_disturbed(tmp_path: Path) -> None:
+    document = bench_document()
+    document["results"][0] |= {"disturbed": True, "name": "unreliable"}
+    plot.draw_ratios(document, tmp_path / "ratios.svg")
+    shown = (tmp_path / "ratios.svg").read_text(encoding="utf-8")
+    assert "unreliable" not in shown
+    assert "layer" in shown
+
+
+@pytest.mark.parametrize("name", ["plot.png", "plot"])
+def test_picture_is_an_svg(name: str) -> None:
+    with pytest.raises(CommandError, match=r"ends in \.svg"):
+        plot.check(Path(name))
+
+
+def test_missing_matplotlib_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, *_: object) -> object:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(plot.importlib, "import_module", refuse)
+    with pytest.raises(CommandError, match=r"need matplotlib .*pip install 'backops\[report\]'"):
+        plot.check(Path("plot.svg"))
+
+
+def test_picture_of_the_readme_is_of_the_figures_beside_it() -> None:
+    folder = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+    document = json.loads((folder / "bench.json").read_text(encoding="utf-8"))
+    shown = (folder / "bench.svg").read_text(encoding="utf-8")
+    assert plot.origin(document) in shown
+    assert not any(result["disturbed"] for result in document["results"])
+
+
+# What calls cost
+
+
+def test_cost_of_calls_through_the_c_interfaces_is_printed() -> None:
+    script = Path(__file__).parent / "call_overhead.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    infini = r"InfiniOp \w+Backward: core \d+ ns, through InfiniOp \d+ ns, -?\d+ ns more\n"
+    cann = r"CANN \w+Backward: core \d+ ns, launch \d+ ns, launched and done \d+ ns\n"
+    assert re.fullmatch(infini + infini + cann, done.stdout)

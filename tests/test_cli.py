@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import backops
+from backops import acl, infiniop
 from backops.__main__ import main
 
 COMMANDS = [
+    ["run"],
+    ["verify"],
     ["bench"],
     ["bench", "pool"],
     ["bench", "conv"],
@@ -27,10 +33,52 @@ ONE_SHORT_TURN = ["--seconds", "0", "--repeats", "1"]
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
 def test_help_shows_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main([*command, "--help"])
-    assert stopped.value.code == 0
+    assert main([*command, "--help"]) == 0
     assert "example: " in capsys.readouterr().out
+
+
+def example_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([*command, "--help"]) == 0
+    return textwrap.dedent("         " + capsys.readouterr().out.partition("example: ")[2])
+
+
+@pytest.mark.parametrize("command", [["bench", part] for part in ("pool", "conv", "all")])
+def test_example_of_a_benchmark_works(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, which has PyTorch loaded, and cut short."""
+    program, *arguments = shlex.split(example_of(command, capsys))
+    assert program == "backops"
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, *ONE_SHORT_TURN]) == 0
+    if command == ["bench", "all"]:
+        assert example_of(["bench"], capsys) == example_of(command, capsys)
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["verify"], ["info"], ["demo"], ["env"]])
+def test_example_of_the_help_works_when_pasted(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = example_of(command, capsys)
+    assert "backops" in example
+    # What a shell finds after an installation.
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    for name, module in (("python", ""), ("backops", " -m backops")):
+        (bin / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n')
+        (bin / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-e", "-c", example],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{bin}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_runs_as_a_module() -> None:
@@ -40,20 +88,24 @@ def test_runs_as_a_module() -> None:
     assert backops.__version__ in done.stdout
 
 
-def test_import_loads_no_benchmark() -> None:
-    # Not a test for argparse: a dependency may load that by itself.
-    program = "import sys, backops; print('backops._bench' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
-
-
 def test_info_names_what_a_measurement_depends_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info"]) == 0
     shown = capsys.readouterr().out
     for name in ("backops:", "instruction set:", "threads:", "CPU:", "numpy:", "torch:"):
         assert name in shown
+    assert f"InfiniOp:         {infiniop.root()}\n" in shown
+    assert f"CANN:             {acl.root()}\n" in shown
+
+
+@pytest.mark.parametrize(("isa", "engine"), [("generic", "plain engine"), ("", "oneDNN 3.")])
+def test_info_names_what_convolutions_run_on(isa: str, engine: str) -> None:
+    if not isa and backops._native.isa() == "generic":
+        pytest.skip("oneDNN has no kernels for this machine")
+    done = subprocess.run(
+        [sys.executable, "-m", "backops", "info"],
+        capture_output=True, text=True, check=True, env=os.environ | {"BACKOPS_ISA": isa},
+    )  # fmt: skip
+    assert f"convolutions:     {engine}" in done.stdout
 
 
 def test_bench_pool_prints_lines_and_writes_json(
@@ -162,12 +214,8 @@ def test_demo_covers_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
 def test_error_is_one_line(
     arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        returned = main(arguments)
-    except SystemExit as stopped:
-        returned = int(stopped.code or 0)
+    assert main(arguments) == status
     shown = capsys.readouterr().err
-    assert returned == status
     assert message in shown
     assert shown.startswith("backops")
     assert shown.count("\n") == 1

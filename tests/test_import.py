@@ -49,10 +49,18 @@ def top_level(modules):
 
 
 def test_import_loads_no_framework_and_no_command_line():
-    unwanted = {"torch", "jax", "jaxlib", "argparse", "click", "rich", "pytest", "hypothesis"}
-    loaded = top_level(modules_loaded_by("import backops"))
+    unwanted = {"torch", "jax", "jaxlib", "argparse", "click", "rich", "matplotlib", "safetensors"}
+    loaded = modules_loaded_by("import backops")
     assert "backops" in loaded
-    assert not loaded & unwanted
+    assert not top_level(loaded) & unwanted
+    assert not {"backops._cli", "backops._bench"} & loaded
+
+
+def test_info_loads_neither_a_framework_nor_what_other_commands_need():
+    loaded = modules_loaded_by("import backops.__main__; backops.__main__.main(['info'])")
+    assert "backops._cli.info" in loaded
+    assert not top_level(loaded) & {"torch", "jax", "jaxlib", "matplotlib", "safetensors"}
+    assert not {"backops._cli.bench", "backops._bench"} & loaded
 
 
 def test_calling_an_operator_loads_no_framework():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib import resources
 
+from backops._command import CommandError
 
-class CommandError(Exception):
-    """Something the person at the command line can put right; shown as one line."""
+__all__ = ["CommandError", "case_lines"]
 
 
 def case_lines(file_name: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import backops.plan
 from backops._bench import pytorch
 from backops._bench.conv_report import COLUMNS, HEADER, ConvResult, summarize
 from backops._bench.problems import GRADIENTS, ConvCase
+from backops._bench.progress import Progress
 from backops._bench.report import SummaryRow, print_results
 from backops._bench.timing import Budget, Call, fastest
 
@@ -23,12 +24,20 @@ MATRIX_DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float
 
 
 def run(
-    torch: Any, cases: Sequence[ConvCase], threads: int, budget: Budget
+    torch: Any, cases: Sequence[ConvCase], threads: int, budget: Budget, progress: Progress
 ) -> tuple[list[ConvResult], list[SummaryRow]]:
     """Measures the cases, printing each as it is done."""
-    measured = (measure(torch, case, threads, budget) for case in cases)
-    results = print_results(COLUMNS, HEADER, measured)
+    measured = measure_all(torch, cases, threads, budget, progress)
+    results = print_results(progress, COLUMNS, HEADER, measured)
     return results, summarize(results)
+
+
+def measure_all(
+    torch: Any, cases: Sequence[ConvCase], threads: int, budget: Budget, progress: Progress
+) -> Iterator[ConvResult]:
+    for case in cases:
+        progress.begin(case.label)
+        yield measure(torch, case, threads, budget)
 
 
 def measure(torch: Any, case: ConvCase, threads: int, budget: Budget) -> ConvResult:

@@ -13,6 +13,7 @@ from backops import _native
 from backops._bench import pytorch
 from backops._bench.pool_report import COLUMNS, HEADER, PoolResult, summarize
 from backops._bench.problems import PoolCase, PoolProblem, measured_together
+from backops._bench.progress import Progress
 from backops._bench.report import SummaryRow, print_results
 from backops._bench.timing import Budget, Call, Measurement, fastest
 
@@ -29,17 +30,19 @@ class Tensors:
 
 
 def run(
-    torch: Any, cases: Sequence[PoolCase], threads: int, budget: Budget
+    torch: Any, cases: Sequence[PoolCase], threads: int, budget: Budget, progress: Progress
 ) -> tuple[list[PoolResult], list[SummaryRow]]:
     """Measures the cases, printing each as it is done."""
-    results = print_results(COLUMNS, HEADER, measure_all(torch, cases, threads, budget))
+    measured = measure_all(torch, cases, threads, budget, progress)
+    results = print_results(progress, COLUMNS, HEADER, measured)
     return results, summarize(results)
 
 
 def measure_all(
-    torch: Any, cases: Sequence[PoolCase], threads: int, budget: Budget
+    torch: Any, cases: Sequence[PoolCase], threads: int, budget: Budget, progress: Progress
 ) -> Iterator[PoolResult]:
     for group in measured_together(cases):
+        progress.begin(group[0].label)
         yield from measure(torch, group, threads, budget)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from typing import Any, TypeVar
+
+from backops._bench.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +94,15 @@ def format_ratio(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.1f}x"
 
 
-def print_results(columns: str, header: str, results: Iterable[AnyResult]) -> list[AnyResult]:
+def print_results(
+    progress: Progress, columns: str, header: str, results: Iterable[AnyResult]
+) -> list[AnyResult]:
     """Prints each result as it comes, under the header; returns them all."""
-    print(header)
+    progress.print(header)
     printed: list[AnyResult] = []
     for result in results:
-        print(format_result(columns, result), flush=True)
+        progress.print(format_result(columns, result))
+        progress.advance()
         printed.append(result)
     return printed
 
@@ -190,10 +195,11 @@ def format_summary(rows: Sequence[SummaryRow]) -> str:
 
 def to_json(
     environment: Mapping[str, str], results: Sequence[Result], rows: Sequence[SummaryRow]
-) -> str:
-    document = {
+) -> dict[str, Any]:
+    """Everything, as a JSON file holds it."""
+    return {
+        "date": date.today().isoformat(),
         "environment": dict(environment),
         "results": [result.to_json() for result in results],
         "summary": [asdict(row) | {"reached": row.reached} for row in rows],
     }
-    return json.dumps(document, indent=2) + "\n"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backops._bench import CommandError, conv, pool, problems, pytorch
+from backops._bench import CommandError, conv, plot, pool, problems, pytorch
+from backops._bench.progress import Progress
 from backops._bench.report import Result, SummaryRow, format_summary, to_json
 from backops._bench.timing import Budget
 
@@ -17,7 +19,9 @@ class Part:
     """One benchmark: its cases in given dtypes, and what measures and summarizes them."""
 
     cases: Callable[[Sequence[str]], Sequence[Any]]
-    run: Callable[[Any, Sequence[Any], int, Budget], tuple[Sequence[Result], Sequence[SummaryRow]]]
+    run: Callable[
+        [Any, Sequence[Any], int, Budget, Progress], tuple[Sequence[Result], Sequence[SummaryRow]]
+    ]
 
 
 PARTS = {
@@ -34,26 +38,35 @@ def run(
     threads: int,
     budget: Budget,
     json_path: Path | None,
+    plot_path: Path | None,
     environment: Mapping[str, str],
 ) -> None:
     """Measures the selected cases of each part, printing each as it is done, then the summary."""
     selected = select_cases(parts, dtypes, text)
-    if json_path is not None:
-        json_path.touch()  # an unwritable path is reported now, not after minutes
+    # What cannot be written is reported now, not after minutes.
+    if plot_path is not None:
+        plot.check(plot_path)
+    for path in filter(None, (json_path, plot_path)):
+        path.touch()
     if any(case.dtype == "bfloat16" for case in selected.get("conv", ())):
         pytorch.survive_bfloat16()
     torch = pytorch.import_torch()
     all_results: list[Result] = []
     all_rows: list[SummaryRow] = []
-    with pytorch.same_threads(torch, threads), torch.inference_mode():
+    progress = Progress(sum(map(len, selected.values())))
+    with progress, pytorch.same_threads(torch, threads), torch.inference_mode():
         for index, (part, cases) in enumerate(selected.items()):
-            print(end="\n" if index else "")
-            results, rows = PARTS[part].run(torch, cases, threads, budget)
-            print_summary(results, rows)
+            if index:
+                progress.print()
+            results, rows = PARTS[part].run(torch, cases, threads, budget, progress)
+            print_summary(progress, results, rows)
             all_results += results
             all_rows += rows
+    document = to_json(environment, all_results, all_rows)
     if json_path is not None:
-        json_path.write_text(to_json(environment, all_results, all_rows), encoding="utf-8")
+        json_path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if plot_path is not None:
+        plot.draw_limits(document, plot_path)
 
 
 def select_cases(
@@ -68,12 +81,14 @@ def select_cases(
     return {part: cases for part, cases in selected.items() if cases}
 
 
-def print_summary(results: Sequence[Result], rows: Sequence[SummaryRow]) -> None:
-    print()
-    print(format_summary(rows))
+def print_summary(
+    progress: Progress, results: Sequence[Result], rows: Sequence[SummaryRow]
+) -> None:
+    progress.print()
+    progress.print(format_summary(rows))
     disturbed = sum(result.disturbed for result in results)
     if disturbed:
-        print(
+        progress.print(
             f"\n{disturbed} of {len(results)} lines are marked disturbed: other processes kept "
             "taking the CPUs, so their figures, and the summary with them, are not to be trusted"
         )

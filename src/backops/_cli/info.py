@@ -1,0 +1,82 @@
+"""`backops info`: what a measurement or a bug report depends on."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+import backops
+from backops import _native
+from backops._cli.base import Command
+
+
+@click.command(cls=Command, example="BACKOPS_ISA=avx2 backops info")
+def command() -> None:
+    """Shows CPU, instruction set, threads, versions, and where the C libraries are."""
+    for name, value in (environment() | c_roots()).items():
+        print(f"{name + ':':<17} {value}")
+
+
+def environment() -> dict[str, str]:
+    """What a reader of a measurement needs to know about where it was made."""
+    return {
+        "backops": backops.__version__,
+        "instruction set": _native.isa(),
+        "threads": str(backops.get_num_threads()),
+        "convolutions": convolution_engine(),
+        "CPU": cpu_name(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "Python": platform.python_version(),
+        "numpy": installed_version("numpy"),
+        "ml_dtypes": installed_version("ml_dtypes"),
+        "torch": installed_version("torch"),
+        "jax": installed_version("jax"),
+    }
+
+
+def c_roots() -> dict[str, str]:
+    """The folders that C programs build against; `backops env` prints them for a shell."""
+    package = Path(backops.__file__).parent
+    folders = {"InfiniOp": package / "infini", "CANN": package / "cann"}
+    return {
+        name: str(folder) if folder.is_dir() else "not in this build"
+        for name, folder in folders.items()
+    }
+
+
+class _OneDnnVersion(ctypes.Structure):
+    """The beginning of dnnl_version_t."""
+
+    _fields_ = (("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int))
+
+
+def convolution_engine() -> str:
+    """What dense float32 convolutions run on; depthwise ones have kernels of our own."""
+    kernel = backops.plan.conv_backward((1, 64, 8, 8), (64, 64, 3, 3), padding=1).kernel
+    if "onednn" not in kernel:
+        return "plain engine (slow)"
+    library = ctypes.CDLL(str(Path(backops.__file__).parent / "lib" / "libdnnl.so.3"))
+    library.dnnl_version.restype = ctypes.POINTER(_OneDnnVersion)
+    version = library.dnnl_version().contents
+    return f"oneDNN {version.major}.{version.minor}.{version.patch}"
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
+def installed_version(package: str) -> str:
+    # Package metadata, because importing torch to ask takes seconds.
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

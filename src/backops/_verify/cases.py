@@ -1,0 +1,207 @@
+"""Cases of a suite: problems without data, which each case makes itself from its seed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backops import reference
+from backops._calls import ADAPTIVE, FIXED, OPERATORS, PARAMETERS, Call
+from backops._command import CommandError
+from backops._files import DTYPES, Shape
+from backops._verify import truth
+
+VALUES = ("normal", "positive", "integers", "specials")
+FIELDS = ("name", "operator", "input", "output_size", "weight", "dtype", "values", "seed")
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    operator: str
+    input: Shape
+    dtype: str
+    output_size: Shape | None = None
+    weight: Shape | None = None
+    values: str = "normal"
+    seed: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.dtype}"
+
+    def key(self, *more: str) -> str:
+        """The same for the same case, whatever its place in a file."""
+        text = json.dumps([asdict(self), *more], sort_keys=True, default=list)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_cases(source: str) -> list[Case]:
+    """The cases of a .json or .csv file, or of the suite that comes with backops: `default`."""
+    if source == "default":
+        text = resources.files(__package__).joinpath("default_suite.json").read_text("utf-8")
+        rows = json.loads(text)
+    else:
+        rows = read_rows(Path(source))
+    cases = [case for row in rows for case in parse_row(source, row)]
+    seen: set[str] = set()
+    for case in cases:
+        if case.label in seen:
+            raise CommandError(f"{source}: two cases are named {case.label!r}")
+        seen.add(case.label)
+    if not cases:
+        raise CommandError(f"{source}: holds no cases")
+    return cases
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".json":
+        try:
+            rows = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CommandError(f"{path}: not JSON ({error})") from error
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise CommandError(f"{path}: expected a list of objects, one per case")
+        return rows
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8") as stream:
+            return [
+                {key: parse_cell(cell) for key, cell in row.items() if cell}
+                for row in csv.DictReader(stream)
+            ]
+    raise CommandError(f"{path}: expected a .json or .csv file, or the word default")
+
+
+def parse_cell(cell: str) -> Any:
+    """3, (3, 5) from 3x5, True from true; everything else is text."""
+    text = cell.strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if re.fullmatch(r"\d+([x,]\d+)+", text):
+        return tuple(map(int, re.split("[x,]", text)))
+    return text
+
+
+def parse_row(source: str, row: Mapping[str, Any]) -> list[Case]:
+    """One case for each dtype of the row; float32 if it names none."""
+    name = str(row.get("name", "")) or "a case without a name"
+    where = f"{source}: {name}"
+    operator = row.get("operator")
+    if operator not in OPERATORS:
+        raise CommandError(f"{where}: operator is {operator!r}, expected one of {OPERATORS}")
+    given = {key: value for key, value in row.items() if key not in FIELDS}
+    for key in given:
+        if key not in PARAMETERS[operator]:
+            raise CommandError(f"{where}: {operator} has no {key}")
+    needed = ["name", "input"] + ["output_size"] * (operator in ADAPTIVE)
+    needed += ["weight"] * (operator == "conv_backward")
+    for key in needed:
+        if key not in row:
+            raise CommandError(f"{where}: {operator} needs {key}")
+    dtypes = row.get("dtype", "float32")
+    dtypes = dtypes.split() if isinstance(dtypes, str) else dtypes
+    values = row.get("values", "normal")
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise CommandError(f"{where}: dtype is {dtype!r}, expected one of {tuple(DTYPES)}")
+    if values not in VALUES:
+        raise CommandError(f"{where}: values is {values!r}, expected one of {VALUES}")
+    return [
+        Case(
+            name=name,
+            operator=operator,
+            input=sizes(where, "input", row["input"]),
+            dtype=dtype,
+            output_size=optional_sizes(where, "output_size", row),
+            weight=optional_sizes(where, "weight", row),
+            values=values,
+            seed=int(row.get("seed", 0)),
+            parameters={key: as_tuple(value) for key, value in given.items()},
+        )
+        for dtype in dtypes
+    ]
+
+
+def sizes(where: str, name: str, value: Any) -> Shape:
+    numbers = (value,) if isinstance(value, int) else value
+    if not isinstance(numbers, list | tuple) or not all(isinstance(n, int) for n in numbers):
+        raise CommandError(f"{where}: {name} is {value!r}, expected sizes")
+    return tuple(numbers)
+
+
+def optional_sizes(where: str, name: str, row: Mapping[str, Any]) -> Shape | None:
+    return sizes(where, name, row[name]) if name in row else None
+
+
+def as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def make_call(case: Case) -> Call:
+    """The tensors of a case, the same on every machine."""
+    generator = np.random.default_rng([case.seed, zlib.crc32(case.name.encode())])
+    dtype = DTYPES[case.dtype]
+    grad_output = random_tensor(generator, grad_output_shape(case), dtype, case.values)
+    if case.weight is None:
+        return Call(case.operator, grad_output, case.input, None, case.parameters)
+    # Specials in one operand are enough: in all three hardly a number would be left.
+    plain = "normal" if case.values == "specials" else case.values
+    return Call(
+        case.operator,
+        grad_output,
+        random_tensor(generator, case.input, dtype, plain),
+        random_tensor(generator, case.weight, dtype, plain),
+        case.parameters,
+    )
+
+
+def grad_output_shape(case: Case) -> Shape:
+    if case.weight is not None:
+        given = case.parameters
+        rank = len(case.weight) - 2
+        axes = reference._conv_axes(
+            case.input,
+            case.weight,
+            given.get("stride", 1),
+            given.get("padding", 0),
+            given.get("dilation", 1),
+        )
+        outputs = tuple(axis.outputs for axis in axes)
+        return (*case.input[: -rank - 1], case.weight[0], *outputs)
+    nothing = np.empty(0, np.float32)
+    call = Call(case.operator, nothing, case.input, None, case.parameters)
+    leading = case.input[: -call.rank]
+    if case.operator in FIXED:
+        return (*leading, *(len(windows) for windows in truth.pool_axes(call)))
+    assert case.output_size is not None
+    size = case.output_size
+    return (*leading, *(size * call.rank if len(size) == 1 else size))
+
+
+def random_tensor(
+    generator: np.random.Generator, shape: Shape, dtype: np.dtype[Any], values: str
+) -> NDArray[Any]:
+    if values == "integers":
+        return generator.integers(-8, 9, shape).astype(dtype)
+    if values == "positive":
+        return generator.uniform(0.5, 1.5, shape).astype(dtype)
+    array = generator.standard_normal(shape).astype(dtype)
+    if values == "specials" and array.size:
+        flat = array.reshape(-1)
+        for special in (np.nan, np.inf, -np.inf):
+            flat[generator.integers(0, flat.size)] = special
+    return array

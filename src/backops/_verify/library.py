@@ -1,0 +1,419 @@
+"""Drives a shared library through the InfiniOp or the CANN interface, as a C program would.
+
+Written from the documents alone, with device memory and copies, so that the library may belong to
+a real device. Nothing of backops' own libraries is loaded: their names are the same as those of
+the library that is checked, and the loader would mix them up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backops._calls import ADAPTIVE, FIXED, Call
+from backops._command import CommandError
+
+DEVICES = (
+    "cpu", "nvidia", "cambricon", "ascend", "metax", "moore", "iluvatar", "kunlun", "hygon", "qy",
+    "ali",
+)  # fmt: skip
+TO_DEVICE, TO_HOST = 1, 2  # kinds of copies, the same in both interfaces
+
+Pointer = ctypes.c_void_p
+Results = dict[str, NDArray[Any]]
+
+
+class Unsupported(Exception):
+    """The interface has no way to say this case."""
+
+
+def open_library(path: str, device: str) -> Callable[[Call], Results]:
+    """The interface that the library has, ready for calls."""
+    symbols = Symbols(Path(path))
+    kind, _, number = device.partition(":")
+    if kind not in DEVICES or not (number or "0").isdecimal():
+        raise CommandError(f"device {device!r}: expected one of {', '.join(DEVICES)}, or cpu:1")
+    if symbols.has("infiniopCreateHandle"):
+        return InfiniOp(symbols, DEVICES.index(kind), int(number or 0)).run
+    if symbols.has("aclCreateTensor"):
+        return Cann(symbols, int(number or 0)).run
+    raise CommandError(f"{path}: has neither infiniopCreateHandle nor aclCreateTensor")
+
+
+class Symbols:
+    """Functions of a library, of those it is linked with, and of its neighbours."""
+
+    NEIGHBOURS = (
+        "libinfinirt.so",
+        "libascendcl.so",
+        "libnnopbase.so",
+        "libopapi.so",
+        "libopapi_nn.so",
+    )
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._libraries = [ctypes.CDLL(str(path))]
+        except OSError as error:
+            raise CommandError(f"{path}: cannot be loaded ({error})") from error
+        self._neighbours = [path.with_name(name) for name in self.NEIGHBOURS]
+
+    def find(self, name: str) -> Any:
+        for library in self._libraries:
+            if hasattr(library, name):
+                return getattr(library, name)
+        while self._neighbours:
+            path = self._neighbours.pop(0)
+            if path.exists():
+                self._libraries.append(ctypes.CDLL(str(path)))
+                if hasattr(self._libraries[-1], name):
+                    return getattr(self._libraries[-1], name)
+        return None
+
+    def has(self, name: str) -> bool:
+        return self.find(name) is not None
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls a function that returns a status, which must be 0."""
+        function = self.find(name)
+        if function is None:
+            raise Unsupported(f"the library has no {name}")
+        function.restype = ctypes.c_int
+        status = function(*arguments)
+        if status != 0:
+            raise CommandError(f"{name} returned {status}{self._recent_message()}")
+
+    def make(self, name: str, *arguments: Any) -> Pointer:
+        """Calls a function that returns an object, which must not be NULL."""
+        function = self.find(name)
+        if function is None:
+            raise Unsupported(f"the library has no {name}")
+        function.restype = ctypes.c_void_p
+        made = function(*arguments)
+        if not made:
+            raise CommandError(f"{name} returned NULL{self._recent_message()}")
+        return Pointer(made)
+
+    def _recent_message(self) -> str:
+        function = self.find("aclGetRecentErrMsg")
+        if function is None:
+            return ""
+        function.restype = ctypes.c_char_p
+        message = function()
+        return f": {message.decode(errors='replace')}" if message else ""
+
+
+def int64s(values: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def per_axis(call: Call, name: str, default: Any) -> tuple[int, ...]:
+    value = call.parameters.get(name, default)
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    return numbers * call.rank if len(numbers) == 1 else numbers
+
+
+def check(call: Call, dtypes: dict[str, int]) -> None:
+    name = call.grad_output.dtype.name
+    if name not in dtypes:
+        raise Unsupported(f"the interface has no {name}")
+    if call.grad_output.size == 0 or 0 in call.input_shape:
+        raise Unsupported("the interface takes no empty tensors")
+
+
+class InfiniOp:
+    DTYPES = {"float16": 12, "float32": 13, "bfloat16": 19}  # noqa: RUF012
+
+    def __init__(self, symbols: Symbols, device: int, number: int) -> None:
+        self.symbols = symbols
+        symbols.call("infinirtInit")
+        symbols.call("infinirtSetDevice", ctypes.c_int(device), ctypes.c_int(number))
+        self.handle = Pointer()
+        symbols.call("infiniopCreateHandle", ctypes.byref(self.handle))
+
+    def run(self, call: Call) -> Results:
+        check(call, self.DTYPES)
+        if call.parameters.get("precision", "keep") != "keep":
+            raise Unsupported("InfiniOp has no precision")
+        if call.is_conv:
+            return self.conv(call)
+        if call.operator in ADAPTIVE:
+            raise Unsupported("InfiniOp has no adaptive pooling")
+        if not call.parameters.get("count_include_pad", True):
+            raise Unsupported("InfiniOp always counts padding")
+        if call.parameters.get("divisor_override"):
+            raise Unsupported("InfiniOp has no divisor_override")
+        return self.pool(call)
+
+    def pool(self, call: Call) -> Results:
+        grad, shape = batched(call.grad_output, call), batched_shape(call.input_shape, call)
+        result = np.empty(shape, grad.dtype)
+        kernel = per_axis(call, "kernel_size", 1)
+        stride = per_axis(call, "stride", kernel)
+        with ExitStack() as stack:
+            small = stack.enter_context(self.descriptor(grad.shape, grad.dtype))
+            large = stack.enter_context(self.descriptor(shape, grad.dtype))
+            operator = Pointer()
+            self.symbols.call(
+                "infiniopCreateAvgPoolBackwardDescriptor",
+                self.handle,
+                ctypes.byref(operator),
+                large,
+                small,
+                large,
+                int64s(kernel),
+                int64s(stride),
+                int64s(per_axis(call, "padding", 0)),
+                ctypes.c_bool(call.parameters.get("ceil_mode", False)),
+            )
+            stack.callback(self.symbols.call, "infiniopDestroyAvgPoolBackwardDescriptor", operator)
+            inputs = [self.upload(stack, grad), self.upload(stack, np.zeros(shape, grad.dtype))]
+            self.launch(stack, "AvgPoolBackward", operator, [result], inputs)
+        return {"grad_input": result.reshape(call.input_shape)}
+
+    def conv(self, call: Call) -> Results:
+        assert isinstance(call.input, np.ndarray)
+        assert isinstance(call.weight, np.ndarray)
+        grad, input = batched(call.grad_output, call), batched(call.input, call)
+        weight = np.ascontiguousarray(call.weight)
+        results = [np.empty(a, grad.dtype) for a in (input.shape, weight.shape, weight.shape[:1])]
+        with ExitStack() as stack:
+            descriptors = [
+                stack.enter_context(self.descriptor(shape, grad.dtype))
+                for shape in (grad.shape, input.shape, weight.shape, weight.shape[:1])
+            ]
+            operator = Pointer()
+            self.symbols.call(
+                "infiniopCreateConvBackwardDescriptor",
+                self.handle,
+                ctypes.byref(operator),
+                *descriptors,
+                int64s(per_axis(call, "padding", 0)),
+                int64s(per_axis(call, "stride", 1)),
+                int64s(per_axis(call, "dilation", 1)),
+                ctypes.c_size_t(call.parameters.get("groups", 1)),
+            )
+            stack.callback(self.symbols.call, "infiniopDestroyConvBackwardDescriptor", operator)
+            inputs = [self.upload(stack, array) for array in (grad, input, weight)]
+            self.launch(stack, "ConvBackward", operator, results, inputs)
+        grad_input, grad_weight, grad_bias = results
+        masked = zip((grad_input, grad_weight, grad_bias), call.output_mask, strict=True)
+        chosen = [array if wanted else None for array, wanted in masked]
+        if chosen[0] is not None:
+            chosen[0] = chosen[0].reshape(call.input_shape)
+        return call.named(tuple(chosen))
+
+    def launch(
+        self,
+        stack: ExitStack,
+        name: str,
+        operator: Pointer,
+        results: list[NDArray[Any]],
+        inputs: list[Pointer],
+    ) -> None:
+        size = ctypes.c_size_t()
+        self.symbols.call(f"infiniopGet{name}WorkspaceSize", operator, ctypes.byref(size))
+        workspace = self.allocate(stack, size.value) if size.value else Pointer()
+        outputs = [self.allocate(stack, array.nbytes) for array in results]
+        # Stream NULL: done when the call returns.
+        self.symbols.call(f"infiniop{name}", operator, workspace, size, *outputs, *inputs, None)
+        self.symbols.call("infinirtDeviceSynchronize")
+        for array, output in zip(results, outputs, strict=True):
+            self.copy(array.ctypes.data, output, array.nbytes, TO_HOST)
+
+    @contextmanager
+    def descriptor(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Iterator[Pointer]:
+        made = Pointer()
+        self.symbols.call(
+            "infiniopCreateTensorDescriptor",
+            ctypes.byref(made),
+            ctypes.c_size_t(len(shape)),
+            int64s(shape),
+            None,
+            ctypes.c_int(self.DTYPES[dtype.name]),
+        )
+        yield made
+        self.symbols.call("infiniopDestroyTensorDescriptor", made)
+
+    def upload(self, stack: ExitStack, array: NDArray[Any]) -> Pointer:
+        memory = self.allocate(stack, array.nbytes)
+        self.copy(memory, array.ctypes.data, array.nbytes, TO_DEVICE)
+        return memory
+
+    def allocate(self, stack: ExitStack, size: int) -> Pointer:
+        memory = Pointer()
+        self.symbols.call("infinirtMalloc", ctypes.byref(memory), ctypes.c_size_t(size))
+        stack.callback(self.symbols.call, "infinirtFree", memory)
+        return memory
+
+    def copy(self, to: Any, source: Any, size: int, kind: int) -> None:
+        self.symbols.call(
+            "infinirtMemcpy", as_pointer(to), as_pointer(source), ctypes.c_size_t(size),
+            ctypes.c_int(kind),
+        )  # fmt: skip
+
+
+class Cann:
+    DTYPES = {"float32": 0, "float16": 1, "bfloat16": 27}  # noqa: RUF012
+    FORMATS = {3: 47, 4: 0, 5: 30}  # noqa: RUF012  # NCL, NCHW, NCDHW
+    ND = 2
+    PRECISIONS = ("keep", "allow_fp32_down", "fp16", "hf32")  # cubeMathType 0 to 3
+
+    def __init__(self, symbols: Symbols, number: int) -> None:
+        self.symbols = symbols
+        symbols.call("aclInit", None)
+        symbols.call("aclrtSetDevice", ctypes.c_int32(number))
+        self.stream = Pointer()
+        symbols.call("aclrtCreateStream", ctypes.byref(self.stream))
+
+    def run(self, call: Call) -> Results:
+        check(call, self.DTYPES)
+        with ExitStack() as stack:
+            if call.is_conv:
+                return self.conv(stack, call)
+            return self.pool(stack, call)
+
+    def pool(self, stack: ExitStack, call: Call) -> Results:
+        name = operator_name(call)
+        dtype = call.grad_output.dtype
+        result = np.empty(call.input_shape, dtype)
+        # Unbatched 3-D pooling has four axes, which are not NCHW.
+        axes = self.ND if call.rank == 3 and result.ndim == 4 else None
+        grad, _ = self.upload(stack, call.grad_output, axes)
+        input, _ = self.upload(stack, np.zeros(call.input_shape, dtype), axes)
+        output, memory = self.upload(stack, result, axes)
+        parameters: list[Any] = []
+        if call.operator in FIXED:
+            kernel = per_axis(call, "kernel_size", 1)
+            parameters = [
+                self.ints(stack, kernel),
+                self.ints(stack, per_axis(call, "stride", kernel)),
+                self.ints(stack, per_axis(call, "padding", 0)),
+                ctypes.c_bool(call.parameters.get("ceil_mode", False)),
+                ctypes.c_bool(call.parameters.get("count_include_pad", True)),
+                ctypes.c_int64(call.parameters.get("divisor_override") or 0),
+            ]
+            precision = self.PRECISIONS.index(call.parameters.get("precision", "keep"))
+            if call.rank == 2:
+                parameters.append(ctypes.c_int8(precision))
+            elif precision:
+                raise Unsupported(f"{name} has no precision")
+        self.launch(stack, name, grad, input, *parameters, output)
+        self.copy(result.ctypes.data, memory, result.nbytes, TO_HOST)
+        return {"grad_input": result}
+
+    def conv(self, stack: ExitStack, call: Call) -> Results:
+        assert isinstance(call.input, np.ndarray)
+        assert isinstance(call.weight, np.ndarray)
+        arrays = [batched(call.grad_output, call), batched(call.input, call), call.weight]
+        operands = [self.upload(stack, array)[0] for array in arrays]
+        shapes = (arrays[1].shape, call.weight_shape, call.weight_shape[:1])
+        results = [np.empty(shape, arrays[0].dtype) for shape in shapes]
+        outputs = [
+            self.upload(stack, array, self.ND if array.ndim == 1 else None) for array in results
+        ]
+        masked = zip(outputs, call.output_mask, strict=True)
+        self.launch(
+            stack,
+            "aclnnConvolutionBackward",
+            *operands,
+            self.ints(stack, call.weight_shape[:1]),
+            self.ints(stack, per_axis(call, "stride", 1)),
+            self.ints(stack, per_axis(call, "padding", 0)),
+            self.ints(stack, per_axis(call, "dilation", 1)),
+            ctypes.c_bool(False),
+            self.ints(stack, (0,) * call.rank),
+            ctypes.c_int(call.parameters.get("groups", 1)),
+            self.bools(stack, call.output_mask),
+            ctypes.c_int8(self.PRECISIONS.index(call.parameters.get("precision", "keep"))),
+            *(tensor if wanted else None for (tensor, _), wanted in masked),
+        )
+        chosen: list[NDArray[Any] | None] = []
+        for array, (_, memory), wanted in zip(results, outputs, call.output_mask, strict=True):
+            self.copy(array.ctypes.data, memory, array.nbytes, TO_HOST)
+            chosen.append(array if wanted else None)
+        if chosen[0] is not None:
+            chosen[0] = chosen[0].reshape(call.input_shape)
+        return call.named(tuple(chosen))
+
+    def launch(self, stack: ExitStack, name: str, *arguments: Any) -> None:
+        size, executor = ctypes.c_uint64(), Pointer()
+        self.symbols.call(
+            f"{name}GetWorkspaceSize", *arguments, ctypes.byref(size), ctypes.byref(executor)
+        )
+        workspace = self.allocate(stack, size.value) if size.value else Pointer()
+        self.symbols.call(name, workspace, size, executor, self.stream)
+        self.symbols.call("aclrtSynchronizeStream", self.stream)
+
+    def upload(
+        self, stack: ExitStack, array: NDArray[Any], axes: int | None = None
+    ) -> tuple[Pointer, Pointer]:
+        """A tensor on the device, and its memory."""
+        array = np.ascontiguousarray(array)
+        memory = self.allocate(stack, array.nbytes)
+        self.copy(memory, array.ctypes.data, array.nbytes, TO_DEVICE)
+        strides = [stride // array.itemsize for stride in array.strides]
+        tensor = self.symbols.make(
+            "aclCreateTensor",
+            int64s(array.shape),
+            ctypes.c_uint64(array.ndim),
+            ctypes.c_int(self.DTYPES[array.dtype.name]),
+            int64s(strides),
+            ctypes.c_int64(0),
+            ctypes.c_int(axes or self.FORMATS.get(array.ndim, self.ND)),
+            int64s(array.shape),
+            ctypes.c_uint64(array.ndim),
+            memory,
+        )
+        stack.callback(self.symbols.call, "aclDestroyTensor", tensor)
+        return tensor, memory
+
+    def ints(self, stack: ExitStack, values: Sequence[int]) -> Pointer:
+        made = self.symbols.make("aclCreateIntArray", int64s(values), ctypes.c_uint64(len(values)))
+        stack.callback(self.symbols.call, "aclDestroyIntArray", made)
+        return made
+
+    def bools(self, stack: ExitStack, values: Sequence[bool]) -> Pointer:
+        array = (ctypes.c_bool * len(values))(*values)
+        made = self.symbols.make("aclCreateBoolArray", array, ctypes.c_uint64(len(values)))
+        stack.callback(self.symbols.call, "aclDestroyBoolArray", made)
+        return made
+
+    def allocate(self, stack: ExitStack, size: int) -> Pointer:
+        memory = Pointer()
+        huge_first = ctypes.c_int(0)
+        self.symbols.call("aclrtMalloc", ctypes.byref(memory), ctypes.c_size_t(size), huge_first)
+        stack.callback(self.symbols.call, "aclrtFree", memory)
+        return memory
+
+    def copy(self, to: Any, source: Any, size: int, kind: int) -> None:
+        self.symbols.call(
+            "aclrtMemcpy", as_pointer(to), ctypes.c_size_t(size), as_pointer(source),
+            ctypes.c_size_t(size), ctypes.c_int(kind),
+        )  # fmt: skip
+
+
+def operator_name(call: Call) -> str:
+    kind = "AdaptiveAvgPool" if call.operator in ADAPTIVE else "AvgPool"
+    if call.rank == 1:
+        raise Unsupported("CANN has no 1-D pooling")
+    return f"aclnn{kind}{call.rank}dBackward"
+
+
+def as_pointer(address: Any) -> Pointer:
+    return address if isinstance(address, Pointer) else Pointer(address)
+
+
+def batched_shape(shape: Sequence[int], call: Call) -> tuple[int, ...]:
+    return (1,) * (call.rank + 2 - len(shape)) + tuple(shape)
+
+
+def batched(array: NDArray[Any], call: Call) -> NDArray[Any]:
+    """With a batch axis, and contiguous, as the descriptors say."""
+    return np.ascontiguousarray(array).reshape(batched_shape(array.shape, call))

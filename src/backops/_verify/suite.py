@@ -1,0 +1,130 @@
+"""Many cases: in parallel, with a progress bar, and with a file that lets a stop lose nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from backops._command import CommandError
+from backops._verify.cases import Case, read_cases
+from backops._verify.results import BAD, Result
+from backops._verify.targets import Target
+from backops._verify.workers import run_cases
+
+__all__ = ["BAD", "Target", "read_cases", "run_suite"]
+
+LINE_START = '{"key": "'
+
+
+def run_suite(
+    cases: Sequence[Case],
+    target: Target,
+    standard: str,
+    *,
+    resume: Path | None = None,
+    jobs: int | None = None,
+    timeout: float | None = None,
+    show: bool = True,
+) -> list[Result]:
+    """Runs the cases that `resume` does not hold yet; all results, in the order of the cases."""
+    cpus = len(os.sched_getaffinity(0))
+    jobs = jobs or cpus
+    keys = {case.label: case.key(target.name, standard) for case in cases}
+    known = {} if resume is None else read_known(resume)
+    results = {case.label: known[keys[case.label]] for case in cases if keys[case.label] in known}
+    left = [case for case in cases if case.label not in results]
+    console = Console(highlight=False, quiet=not show)
+    if results:
+        console.print(f"{len(results)} of {len(cases)} cases are in {resume} already")
+    columns = (TextColumn("verify"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    terminal = Console(stderr=True)
+    is_shown = show and terminal.is_terminal
+    bar = Progress(*columns, console=terminal, disable=not is_shown, transient=True)
+    with bar:
+        task = bar.add_task("verify", total=len(cases), completed=len(results))
+        done = run_cases(
+            left, target, standard, jobs=jobs, threads=max(1, cpus // jobs), timeout=timeout
+        )
+        for case, result in done:
+            results[case.label] = result
+            if resume is not None:
+                append(resume, keys[case.label], result)
+            bar.advance(task)
+    ordered = [results[case.label] for case in cases]
+    print_summary(ordered, target, standard, console)
+    return ordered
+
+
+def read_known(path: Path) -> dict[str, Result]:
+    """Results by key. A last line that a stop cut off is taken away: its case runs again."""
+    if not path.exists():
+        return {}
+    text = path.read_text(encoding="utf-8")
+    whole, _, rest = text.rpartition("\n")
+    known = {}
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            key = row.pop("key")
+            known[key] = Result.from_json(row)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CommandError(f"{path}: line {number} is not a result of a suite") from error
+    if rest:
+        if not LINE_START.startswith(rest[: len(LINE_START)]):
+            raise CommandError(f"{path}: its last line is not a result of a suite")
+        os.truncate(path, len((whole + "\n").encode()) if whole else 0)
+    return known
+
+
+def append(path: Path, key: str, result: Result) -> None:
+    row: dict[str, Any] = {"key": key, **result.to_json()}
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(row) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def print_summary(
+    results: Sequence[Result], target: Target, standard: str, console: Console
+) -> None:
+    bad = [result for result in results if result.status in BAD]
+    if bad:
+        table = Table(box=box.SIMPLE, pad_edge=False)
+        for name in ("case", "status", "wrong", "why"):
+            table.add_column(name, overflow="fold")
+        for result in bad:
+            share = f"{result.wrong}/{result.elements}" if result.elements else ""
+            table.add_row(result.name, result.status, share, escape(result.detail))
+        console.print(table)
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    seen = {result.status for result in results}
+    statuses = [status for status in ("right", *BAD, "skipped") if status in seen]
+    table.add_column("operator", no_wrap=True)
+    for name in (*statuses, "largest error / allowed"):
+        table.add_column(name, justify="right")
+    for operator in dict.fromkeys(result.operator for result in results):
+        own = [result for result in results if result.operator == operator]
+        counts = Counter(result.status for result in own)
+        row = [str(counts[status] or "-") for status in statuses]
+        table.add_row(operator, *row, f"{max(result.times_allowed for result in own):.2g}")
+    console.print(table)
+    skipped = Counter(result.detail for result in results if result.status == "skipped")
+    for reason, count in skipped.most_common():
+        console.print(f"skipped {count}: {escape(reason)}")
+    right = sum(result.status == "right" for result in results)
+    verdict = "[bold red]wrong[/]" if bad else "[bold green]right[/]"
+    console.print(
+        f"{escape(target.name)}: {verdict} by {standard}: {right} right, {len(bad)} not, "
+        f"{sum(skipped.values())} skipped",
+        soft_wrap=True,
+    )

@@ -1,0 +1,50 @@
+"""Candidates for `backops verify --suite --candidate suite_candidates:NAME`, right and wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+import backops
+
+
+def right(operator: str, *tensors: Any, **parameters: Any) -> Any:
+    return getattr(backops, operator)(*tensors, **parameters)
+
+
+def flipped_padding(operator: str, *tensors: Any, **parameters: Any) -> Any:
+    parameters["count_include_pad"] = not parameters.get("count_include_pad", True)
+    return getattr(backops, operator)(*tensors, **parameters)
+
+
+def crashing(operator: str, grad_output: Any, *tensors: Any, **parameters: Any) -> Any:
+    if grad_output.shape[1] == 2:
+        ctypes.string_at(0)
+    return right(operator, grad_output, *tensors, **parameters)
+
+
+def raising(operator: str, *tensors: Any, **parameters: Any) -> Any:
+    raise RuntimeError("out of luck")
+
+
+def changing(operator: str, grad_output: Any, *tensors: Any, **parameters: Any) -> Any:
+    result = right(operator, grad_output, *tensors, **parameters)
+    grad_output[...] = 0
+    return result
+
+
+def with_torch(operator: str, grad_output: Any, input: Any, **parameters: Any) -> Any:
+    import torch
+
+    bits = torch.from_numpy(grad_output.view(np.int16)).view(torch.bfloat16)
+    return right(operator, bits, input, **parameters)
+
+
+def sleeping(operator: str, grad_output: Any, *tensors: Any, **parameters: Any) -> Any:
+    if grad_output.shape[1] == 2 and "AWAKE" not in os.environ:
+        time.sleep(20)
+    return right(operator, grad_output, *tensors, **parameters)
