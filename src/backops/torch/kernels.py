@@ -20,16 +20,19 @@ Kernel = Callable[..., Any]
 
 # Subclasses may have other ideas of what a size or a dtype is.
 PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
+DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 # Refused here, but not wrong: memory on another device, a result that overlaps.
 NOT_FOR_US = (errors.LayoutError, errors.DTypeError, MemoryError)
 
 
-def are_plain(*tensors: Any) -> bool:
-    """Whether all are there, of PyTorch's own types and of one dtype."""
-    first = tensors[0]
-    return all(type(t) in PLAIN_TYPES for t in tensors) and all(
-        t.dtype is first.dtype for t in tensors
-    )
+def are_supported(first: Any, *others: Any) -> bool:
+    """Whether all are there, not empty, of PyTorch's own types and of one dtype that is ours."""
+    if type(first) not in PLAIN_TYPES or first.dtype not in DTYPES or not first.numel():
+        return False
+    for other in others:
+        if type(other) not in PLAIN_TYPES or other.dtype is not first.dtype or not other.numel():
+            return False
+    return True
 
 
 # ---- pooling -------------------------------------------------------------------------------------
@@ -90,10 +93,12 @@ def adaptive_avg_pool_backward(own: Any, rank: int) -> Kernel:
 
 def is_ours(grad_output: Any, input: Any, grad_input: Any = None) -> bool:
     """Whether a pooling operator takes these; `grad_input` is there in an out-variant only."""
-    if not are_plain(grad_output, input) or not choice.pool_is_faster(grad_output, input):
+    if not are_supported(grad_output, input) or not choice.pool_is_faster(grad_output, input):
         return False
     # PyTorch changes the size of a result that does not fit.
-    return grad_input is None or (are_plain(input, grad_input) and grad_input.shape == input.shape)
+    return grad_input is None or (
+        are_supported(input, grad_input) and grad_input.shape == input.shape
+    )
 
 
 def result_of_pool(input: Any, rank: int, grad_input: Any = None) -> Any:
@@ -135,8 +140,11 @@ def convolution_backward(own: Any) -> Kernel:
     ) -> Any:
         if (
             not transposed
-            and are_plain(grad_output, input, weight)
-            and choice.conv_is_faster(grad_output, input, weight, stride, dilation, groups)
+            and True in output_mask
+            and are_supported(grad_output, input, weight)
+            and choice.conv_is_faster(
+                grad_output, input, weight, stride, dilation, groups, output_mask[0]
+            )
         ):
             try:
                 return _native.conv_backward(
