@@ -3,6 +3,7 @@
 #   make demo      run every operator on model-sized tensors
 #   make test      lint, types, all tests, sanitizers
 #   make bench     speed, side by side with PyTorch
+#   make bench-train   training steps of whole networks, with backops.torch and without
 #   make fuzz      generated cases for as long as you let it (FUZZ_MINUTES=10)
 #   make format    format all sources
 
@@ -19,7 +20,7 @@ SOURCES := CMakeLists.txt pyproject.toml \
 CPP_FILES := $(shell find cpp examples tests/c -name '*.h' -o -name '*.cpp' -o -name '*.inc' \
   -o -name '*.c')
 
-.PHONY: demo test bench fuzz format lint types unit sanitize slow clean
+.PHONY: demo test bench bench-train fuzz format lint types unit sanitize slow clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m backops demo
@@ -28,6 +29,9 @@ test: lint types sanitize unit
 
 bench: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m backops bench all
+
+bench-train: $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python bench/train.py
 
 # ---- set-up ----
 
@@ -52,7 +56,7 @@ lint: $(VENV)/test-tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP_FILES)
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src cpp tests examples
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src cpp tests examples bench
 
 types: $(VENV)/test-tools
 	$(BIN)/mypy

@@ -75,9 +75,7 @@ def mobilenet_v2(classes: int = 100) -> nn.Module:
         (6, 320, 1, 1),
     ):
         for block in range(blocks):
-            layers.append(
-                InvertedResidual(channels, width, stride if block == 0 else 1, expansion)
-            )
+            layers.append(InvertedResidual(channels, width, stride if block == 0 else 1, expansion))
             channels = width
     layers += [*conv_norm(channels, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return nn.Sequential(*layers, nn.Linear(1280, classes))

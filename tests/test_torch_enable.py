@@ -13,9 +13,7 @@ import backops.torch
 
 def dispatch_tables():
     names = [f"aten::{name}" for name in backops.torch.OPERATORS]
-    return [
-        (torch._C._dispatch_dump(name), torch._C._dispatch_dump_table(name)) for name in names
-    ]
+    return [(torch._C._dispatch_dump(name), torch._C._dispatch_dump_table(name)) for name in names]
 
 
 def gradient_of_pooling():

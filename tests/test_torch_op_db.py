@@ -17,7 +17,7 @@ OPERATORS = {
 
 
 def samples(dtype):
-    """(operator of ours, what to call, its leaves) for every sample with something to differentiate.
+    """(operator of ours, function, its leaves) for every sample with something in it.
 
     PyTorch's data takes seconds to import; so it is used in few tests.
     """
@@ -43,9 +43,7 @@ def bind(operator, sample):
 
     def call(*leaves):
         rest = iter(leaves)
-        values = [
-            next(rest) if leaf else value for value, leaf in zip(given, is_leaf, strict=True)
-        ]
+        values = [next(rest) if leaf else value for value, leaf in zip(given, is_leaf, strict=True)]
         named = dict(zip(sample.kwargs, values[1 + len(sample.args) :], strict=True))
         return operator(*values[: 1 + len(sample.args)], **named)
 

@@ -1,4 +1,4 @@
-"""Threads and processes: PyTorch's number of threads, its OpenMP workers, forks, spawned children."""
+"""Threads and processes: PyTorch's number of threads, its OpenMP workers, forks, spawning."""
 
 import functools
 import subprocess

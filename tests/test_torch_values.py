@@ -71,9 +71,7 @@ def test_three_dimensional_pooling_in_halves(dtype):
     assert_same(actual, expected.to(dtype))
 
 
-@pytest.mark.parametrize(
-    "shape", [(3, 8, 8), (1, 1, 8, 8), (2, 1, 8, 8), (1, 6, 8, 8)], ids=str
-)
+@pytest.mark.parametrize("shape", [(3, 8, 8), (1, 1, 8, 8), (2, 1, 8, 8), (1, 6, 8, 8)], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_strides_where_sizes_are_one(shape, layout):
     x = random(*shape, layout=layout)
@@ -161,7 +159,7 @@ def check_convolution(*arguments, strides=True):
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
 def test_convolutions(name, dtype):
-    # In float64 PyTorch chooses by other rules, and its own kernels run unless a test says otherwise.
+    # In float64 PyTorch has other rules; its own kernels run there unless a test says otherwise.
     strides = dtype != torch.float64
     for layouts in [*itertools.product(LAYOUTS[:2], repeat=3), ["sliced"] * 3]:
         check_convolution(*conv_arguments(CONVOLUTIONS[name], dtype, layouts), strides=strides)

@@ -7,8 +7,8 @@
 >>> x.grad[0, 0, 0]
 tensor([0.2500, 0.2500, 0.2500, 0.2500])
 
-`enable()` is for the whole process, all threads included. Calls that are not supported here, or that
-PyTorch is faster at, go to PyTorch's own kernels.
+`enable()` is for the whole process, all threads included. Calls that are not supported here, or
+that PyTorch is faster at, go to PyTorch's own kernels.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ OPERATORS: dict[str, Callable[[Any], kernels.Kernel]] = {
     "avg_pool3d_backward.grad_input": lambda own: kernels.avg_pool_backward(own, 3),
     "_adaptive_avg_pool2d_backward": lambda own: kernels.adaptive_avg_pool_backward(own, 2),
     "_adaptive_avg_pool3d_backward": lambda own: kernels.adaptive_avg_pool_backward(own, 3),
-    "adaptive_avg_pool3d_backward.grad_input": lambda own: kernels.adaptive_avg_pool_backward(own, 3),
+    "adaptive_avg_pool3d_backward.grad_input": lambda own: kernels.adaptive_avg_pool_backward(
+        own, 3
+    ),
     "convolution_backward": kernels.convolution_backward,
 }
 

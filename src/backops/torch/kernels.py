@@ -1,8 +1,8 @@
 """The kernels that PyTorch calls in place of its own.
 
-Each is made around PyTorch's own kernel, `own`, and hands it every call that is not for us: what is
-not supported here, and what PyTorch is better at. What is wrong with a call is told as PyTorch would,
-by a RuntimeError.
+Each is made around PyTorch's own kernel, `own`, and hands it every call that is not for us: what
+is not supported here, and what PyTorch is better at. What is wrong with a call is told as PyTorch
+would, by a RuntimeError.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def adaptive_avg_pool_backward(own: Any, rank: int) -> Kernel:
 
 def is_ours(grad_output: Any, input: Any, grad_input: Any = None) -> bool:
     """Whether a pooling operator takes these; `grad_input` is there in an out-variant only."""
-    if not are_supported(grad_output, input) or not choice.pool_is_faster(grad_output, input):
+    if not are_supported(grad_output, input) or not choice.pool_is_faster(input):
         return False
     # PyTorch changes the size of a result that does not fit.
     return grad_input is None or (
@@ -110,13 +110,13 @@ def result_of_pool(input: Any, rank: int, grad_input: Any = None) -> Any:
 
 
 def check_leading_sizes(function: str, rank: int, grad_output: Any, input: Any) -> None:
-    """Batch and channels of `grad_output`: PyTorch's own kernels read beyond one that is smaller."""
+    """Batch and channels of `grad_output`: PyTorch's kernels read beyond one that is smaller."""
     with torch._C.DisableTorchFunctionSubclass():
         got, wanted = grad_output.shape[:-rank], input.shape[:-rank]
         if got != wanted:
             raise RuntimeError(
-                f"{function}: grad_output is {tuple(grad_output.shape)}, but input is "
-                f"{tuple(input.shape)}: expected the same sizes {tuple(wanted)} before the last {rank}"
+                f"{function}: grad_output is {tuple(grad_output.shape)}, expected the same batch and "
+                f"channels as input {tuple(input.shape)}"
             )
 
 
@@ -142,9 +142,7 @@ def convolution_backward(own: Any) -> Kernel:
             not transposed
             and True in output_mask
             and are_supported(grad_output, input, weight)
-            and choice.conv_is_faster(
-                grad_output, input, weight, stride, dilation, groups, output_mask[0]
-            )
+            and choice.conv_is_faster(grad_output, input, weight, groups, output_mask[0])
         ):
             try:
                 return _native.conv_backward(
@@ -157,7 +155,10 @@ def convolution_backward(own: Any) -> Kernel:
             except errors.Error as error:
                 raise RuntimeError(str(error)) from None
         with torch._C.DisableTorchFunctionSubclass():
-            grad_output, input, weight = map(with_usual_strides, (grad_output, input, weight))
+            grad_output, input, weight = (
+                tensor if tensor is None else with_usual_strides(tensor)
+                for tensor in (grad_output, input, weight)
+            )
         return own.call_boxed(
             keyset, grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
             output_padding, groups, output_mask,

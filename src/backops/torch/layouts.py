@@ -34,18 +34,23 @@ def suggested_format(tensor: Any) -> Any:
 def with_usual_strides(tensor: Any) -> Any:
     """The tensor, or a view of it in which axes of one element have the strides of a new tensor.
 
-    PyTorch's float32 convolution backward crashes on a contiguous weight where they have others.
+    PyTorch's float32 convolution backward was seen to crash on a contiguous weight with others.
     """
-    for memory_format in (torch.contiguous_format, CHANNELS_LAST.get(tensor.dim())):
-        if memory_format is None or not tensor.is_contiguous(memory_format=memory_format):
-            continue
-        order = range(tensor.dim() - 1, -1, -1)
-        if memory_format is not torch.contiguous_format:
-            order = CHANNELS_LAST_ORDER[tensor.dim()]
-        strides = [1] * tensor.dim()
-        step = 1
-        for axis in order:
-            strides[axis] = step
-            step *= max(1, tensor.shape[axis])
-        return tensor if tensor.stride() == tuple(strides) else tensor.as_strided(tensor.shape, strides)
-    return tensor
+    channels_last = CHANNELS_LAST.get(tensor.dim())
+    if tensor.is_contiguous():
+        order = tuple(range(tensor.dim() - 1, -1, -1))
+    elif channels_last is not None and tensor.is_contiguous(memory_format=channels_last):
+        order = CHANNELS_LAST_ORDER[tensor.dim()]
+    else:
+        return tensor
+    strides = _dense_strides(tensor.shape, order)
+    return tensor if tensor.stride() == strides else tensor.as_strided(tensor.shape, strides)
+
+
+def _dense_strides(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1] * len(shape)
+    step = 1
+    for axis in order:
+        strides[axis] = step
+        step *= max(1, shape[axis])
+    return tuple(strides)
