@@ -115,8 +115,8 @@ def check_leading_sizes(function: str, rank: int, grad_output: Any, input: Any) 
         got, wanted = grad_output.shape[:-rank], input.shape[:-rank]
         if got != wanted:
             raise RuntimeError(
-                f"{function}: grad_output is {tuple(grad_output.shape)}, expected the same batch and "
-                f"channels as input {tuple(input.shape)}"
+                f"{function}: grad_output is {tuple(grad_output.shape)}, expected the batch and "
+                f"channels of input {tuple(input.shape)}"
             )
 
 
