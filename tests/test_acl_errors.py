@@ -630,7 +630,9 @@ def test_null_out_pointers(name, worse):
         size, executor = ctypes.c_uint64(77), ctypes.c_void_p(88)
         pointers = {"workspaceSize": ctypes.byref(size), "executor": ctypes.byref(executor)}
         pointers[name] = None
-        status = acl._nn_avg_pool2d_backward_get_workspace_size(*arguments, *pointers.values())
+        status = acl._operators._nn_avg_pool2d_backward_get_workspace_size(
+            *arguments, *pointers.values()
+        )
         assert status == NULL
         assert f": {name} is NULL" in acl.aclGetRecentErrMsg()
         assert (size.value, executor.value) == (77, 88)

@@ -83,11 +83,11 @@ def test_arrays_are_kept_until_the_launch_and_no_longer():
     for tensor in tensors:
         check(acl.aclDestroyTensor(tensor))
     gc.collect()
-    assert len(acl._executor_arrays[executor]) == 3
+    assert len(acl._arrays.executor_arrays[executor]) == 3
     workspace = np.empty(size, np.uint8)
-    arrays = list(acl._executor_arrays[executor])
+    arrays = list(acl._arrays.executor_arrays[executor])
     check(acl.aclnnAvgPool2dBackward(workspace, size, executor, None))
-    assert executor not in acl._executor_arrays
+    assert executor not in acl._arrays.executor_arrays
     check(acl.aclrtSynchronizeStream(None))
     assert (result == 2).all()
     del arrays
@@ -118,9 +118,9 @@ def test_arrays_live_until_their_stream_is_synchronised():
             for tensor in tensors:
                 check(acl.aclDestroyTensor(tensor))
             del workspace, tensors
-        assert stream in acl._launched.streams()
+        assert stream in acl._arrays.launched.streams()
         check(finish(stream))
-        assert stream not in acl._launched.streams()
+        assert stream not in acl._arrays.launched.streams()
         assert all((result == 2).all() for result in results)
 
 
@@ -136,7 +136,7 @@ def test_repeatable_executor_takes_arrays():
         check(acl.aclrtSynchronizeStream(None))
         assert (result == value).all()
     check(acl.aclDestroyAclOpExecutor(executor))
-    assert executor not in acl._executor_arrays
+    assert executor not in acl._arrays.executor_arrays
 
 
 def test_views_and_negative_strides():

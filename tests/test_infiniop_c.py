@@ -253,10 +253,7 @@ def test_lives_of_operators_leak_nothing(tmp_path):
 
 
 def run_under_valgrind(program, *, status=0):
-    valgrind = shutil.which("valgrind")
-    if valgrind is None:
-        pytest.skip("there is no valgrind; tests/run_sanitized.py runs the same programs")
-    run([valgrind, "-q", "--leak-check=full", "--error-exitcode=9", program], status=status)
+    run(["valgrind", "-q", "--leak-check=full", "--error-exitcode=9", program], status=status)
 
 
 @pytest.mark.slow

@@ -99,6 +99,11 @@ struct Geometry {
   LaneAxis row;
 };
 
+// Blocks of groups that are worked on together, each in scratch memory of its own.
+struct Blocks {
+  std::int64_t first, count;
+};
+
 // Rows of grad_output [first_grad, end_grad) and of the padded input [first_input, end_input),
 // along the slab axis, that are in scratch memory. Those beyond the tensors are zero.
 struct Chunk {
@@ -161,7 +166,8 @@ class LanesEngine : public ConvEngine {
     if (phase == 0) {
       pack_weights(b, task);
     } else if (phase == 1) {
-      work_part(b, task / block_tasks(), task % block_tasks() * blocks_at_once_);
+      const std::int64_t first = task % block_tasks() * blocks_at_once_;
+      work_part(b, task / block_tasks(), {first, std::min(blocks_at_once_, blocks_ - first)});
     } else {
       add_parts(b, task);
     }
@@ -182,6 +188,9 @@ class LanesEngine : public ConvEngine {
         grad_volume_ * outputs_ + input_volume_ * inputs_ + g_.row.in * lanes_;
     return whole_lines(static_cast<std::size_t>(sums) * sizeof(Sum));
   }
+  std::int64_t block_pitch() const {
+    return static_cast<std::int64_t>(block_bytes() / sizeof(Sum));
+  }
   std::int64_t block_tasks() const { return (blocks_ + blocks_at_once_ - 1) / blocks_at_once_; }
   std::int64_t taps() const { return s_.kernel_positions(); }
   std::int64_t group_weights() const { return outputs_ * inputs_ * taps(); }
@@ -192,9 +201,10 @@ class LanesEngine : public ConvEngine {
   std::int64_t weight_vectors() const { return s_.wants_weight ? group_weights() : 0; }
   std::int64_t sum_vectors() const { return weight_vectors() + (s_.wants_bias ? outputs_ : 0); }
 
-  std::int64_t groups_in(std::int64_t block) const {
-    return std::min<std::int64_t>(lanes_, s_.groups - block * lanes_);
+  std::int64_t groups_in(const Blocks& blocks) const {
+    return std::min<std::int64_t>(blocks.count * lanes_, s_.groups - blocks.first * lanes_);
   }
+  std::int64_t groups_in(std::int64_t block) const { return groups_in(Blocks{block, 1}); }
   Sum* packed_weights(const ConvBuffers& b, std::int64_t block) const {
     return reinterpret_cast<Sum*>(b.memory) + packed_vectors() * block * lanes_;
   }
@@ -301,117 +311,119 @@ class LanesEngine : public ConvEngine {
   }
 
   // Where the channels of a tensor lie side by side, those of several blocks are brought together:
-  // they share pages and prefetched lines.
-  void work_part(const ConvBuffers& b, std::int64_t part, std::int64_t first_block) const {
-    const std::int64_t end_block = std::min(first_block + blocks_at_once_, blocks_);
-    const std::int64_t first_image = part * s_.batch / parts_;
-    const std::int64_t end_image = (part + 1) * s_.batch / parts_;
-    const auto for_blocks = [&](const auto& body) {
-      for (std::int64_t block = first_block; block < end_block; ++block) {
-        ConvBuffers own = b;
-        own.scratch += static_cast<std::size_t>(block - first_block) * block_bytes();
-        body(own, block);
-      }
-    };
-    const auto for_chunks = [&](const auto& body) {
-      for (std::int64_t image = first_image; image < end_image; ++image) {
-        for (std::int64_t row = 0; row < g_.slab.out; row += rows_) body(image, chunk_at(row));
-      }
-    };
-    for_blocks([&](const ConvBuffers& own, std::int64_t block) {
-      std::memset(own.scratch, 0, block_bytes());
-      std::fill_n(sums(b, part, block), sum_vectors() * lanes_, Sum{0});
-    });
+  // memory is read and written in the order in which it lies there.
+  void work_part(const ConvBuffers& b, std::int64_t part, const Blocks& blocks) const {
+    std::memset(b.scratch, 0, worker_bytes());
+    for (std::int64_t i = 0; i < blocks.count; ++i) {
+      std::fill_n(sums(b, part, blocks.first + i), sum_vectors() * lanes_, Sum{0});
+    }
     if (std::abs(b.grad_output.channel_stride_bytes) < std::abs(b.grad_output.stride_bytes[2])) {
-      for_chunks([&](std::int64_t image, const Chunk& chunk) {
-        for_blocks([&](const ConvBuffers& own, std::int64_t block) {
-          work_chunk(own, image, block, chunk, sums(b, part, block));
-        });
-      });
-    } else {
-      for_blocks([&](const ConvBuffers& own, std::int64_t block) {
-        for_chunks([&](std::int64_t image, const Chunk& chunk) {
-          work_chunk(own, image, block, chunk, sums(b, part, block));
-        });
-      });
+      return work_images(b, part, blocks);
+    }
+    for (std::int64_t i = 0; i < blocks.count; ++i) {
+      work_images(scratch_of(b, i), part, {blocks.first + i, 1});
     }
   }
 
-  void work_chunk(const ConvBuffers& b, std::int64_t image, std::int64_t block, const Chunk& c,
-                  Sum* total) const {
-    bring_grad(b, image, block, c);
-    if (s_.wants_bias) sum_bias(b, c, total + weight_vectors() * lanes_);
-    if (s_.wants_weight) {
-      bring_input(b, image, block, c);
-      sum_weights(b, c, total);
+  void work_images(const ConvBuffers& b, std::int64_t part, const Blocks& blocks) const {
+    const std::int64_t end = (part + 1) * s_.batch / parts_;
+    for (std::int64_t image = part * s_.batch / parts_; image < end; ++image) {
+      for (std::int64_t row = 0; row < g_.slab.out; row += rows_) {
+        work_chunk(b, part, image, blocks, chunk_at(row));
+      }
     }
-    if (s_.wants_input) sum_input(b, image, block, c);
+  }
+
+  void work_chunk(const ConvBuffers& b, std::int64_t part, std::int64_t image, const Blocks& blocks,
+                  const Chunk& c) const {
+    bring_grad(b, image, blocks, c);
+    if (s_.wants_weight) bring_input(b, image, blocks, c);
+    for (std::int64_t i = 0; i < blocks.count; ++i) {
+      const ConvBuffers own = scratch_of(b, i);
+      Sum* const total = sums(b, part, blocks.first + i);
+      if (s_.wants_bias) sum_bias(own, c, total + weight_vectors() * lanes_);
+      if (s_.wants_weight) sum_weights(own, c, total);
+    }
+    if (s_.wants_input) sum_input(b, image, blocks, c);
+  }
+
+  ConvBuffers scratch_of(const ConvBuffers& b, std::int64_t block_at_once) const {
+    ConvBuffers own = b;
+    own.scratch += static_cast<std::size_t>(block_at_once) * block_bytes();
+    return own;
   }
 
   static char* place_of(const Activation& tensor, std::int64_t image, std::int64_t channel) {
     return tensor.data + image * tensor.image_stride_bytes + channel * tensor.channel_stride_bytes;
   }
 
-  void bring_grad(const ConvBuffers& b, std::int64_t image, std::int64_t block,
+  void bring_grad(const ConvBuffers& b, std::int64_t image, const Blocks& blocks,
                   const Chunk& c) const {
     const LaneAxis& a = g_.slab;
     for (std::int64_t o = 0; o < outputs_; ++o) {
       Sum* const slabs = grad_scratch(b) + o * grad_volume_;
-      const char* const from = place_of(b.grad_output, image, block * lanes_ * outputs_ + o);
-      keep_slabs(slabs, grad_slab_, c.begin == 0 ? 0 : rows_, a.most_shift);
+      const char* const from = place_of(b.grad_output, image, blocks.first * lanes_ * outputs_ + o);
+      keep_slabs(slabs, blocks, grad_slab_, c.begin == 0 ? 0 : rows_, a.most_shift);
       for (std::int64_t d = c.begin; d < c.end_grad; ++d) {
         Sum* const to = slabs + (d - c.first_grad) * grad_slab_;
         if (d >= a.out) {
-          std::fill(to, to + grad_slab_, Sum{0});
+          clear_slabs(to, blocks, grad_slab_);
           continue;
         }
         for (std::int64_t h = 0; h < g_.mid.out; ++h) {
-          bring_row(b.grad_output, from, d, h, outputs_, block, g_.row.out, to + grad_row(h));
+          bring_row(b.grad_output, from, d, h, outputs_, blocks, g_.row.out, to + grad_row(h));
         }
       }
     }
   }
 
-  void bring_input(const ConvBuffers& b, std::int64_t image, std::int64_t block,
+  void bring_input(const ConvBuffers& b, std::int64_t image, const Blocks& blocks,
                    const Chunk& c) const {
     const LaneAxis& a = g_.slab;
     const std::int64_t kept = std::max<std::int64_t>(0, a.reach + 1 - a.stride);
     for (std::int64_t i = 0; i < inputs_; ++i) {
       Sum* const slabs = input_scratch(b) + i * input_volume_;
-      const char* const from = place_of(b.input, image, block * lanes_ * inputs_ + i);
-      if (c.begin != 0) keep_slabs(slabs, input_slab_, rows_ * a.stride, kept);
+      const char* const from = place_of(b.input, image, blocks.first * lanes_ * inputs_ + i);
+      if (c.begin != 0) keep_slabs(slabs, blocks, input_slab_, rows_ * a.stride, kept);
       for (std::int64_t d = c.first_input + (c.begin == 0 ? 0 : kept); d < c.end_input; ++d) {
         Sum* const to = slabs + (d - c.first_input) * input_slab_;
         if (d < a.padding || d >= a.padding + a.in) {
-          std::fill(to, to + input_slab_, Sum{0});
+          clear_slabs(to, blocks, input_slab_);
           continue;
         }
         for (std::int64_t h = 0; h < g_.mid.used_in; ++h) {
           Sum* const row = to + ((g_.mid.padding + h) * g_.row.padded_in + g_.row.padding) * lanes_;
-          bring_row(b.input, from, d - a.padding, h, inputs_, block, g_.row.used_in, row);
+          bring_row(b.input, from, d - a.padding, h, inputs_, blocks, g_.row.used_in, row);
         }
       }
     }
   }
 
   // Moves `count` slabs that lie `distance` slabs on to the front; makes them zero if it is 0.
-  static void keep_slabs(Sum* slabs, std::int64_t slab, std::int64_t distance, std::int64_t count) {
-    const std::size_t bytes = static_cast<std::size_t>(count * slab) * sizeof(Sum);
-    if (distance == 0) {
-      std::memset(slabs, 0, bytes);
-    } else {
-      std::memmove(slabs, slabs + distance * slab, bytes);
+  void keep_slabs(Sum* slabs, const Blocks& blocks, std::int64_t slab, std::int64_t distance,
+                  std::int64_t count) const {
+    if (distance == 0) return clear_slabs(slabs, blocks, count * slab);
+    for (std::int64_t i = 0; i < blocks.count; ++i, slabs += block_pitch()) {
+      std::memmove(slabs, slabs + distance * slab,
+                   static_cast<std::size_t>(count * slab) * sizeof(Sum));
     }
+  }
+  void clear_slabs(Sum* slabs, const Blocks& blocks, std::int64_t count) const {
+    for (std::int64_t i = 0; i < blocks.count; ++i)
+      std::fill_n(slabs + i * block_pitch(), count, Sum{0});
   }
 
   void bring_row(const Activation& tensor, const char* from, std::int64_t d, std::int64_t h,
-                 std::int64_t channel_step, std::int64_t block, std::int64_t count, Sum* to) const {
+                 std::int64_t channel_step, const Blocks& blocks, std::int64_t count,
+                 Sum* to) const {
     kernels_.to_lanes({const_cast<char*>(from) + d * tensor.stride_bytes[g_.slab_axis] +
                            h * tensor.stride_bytes[g_.mid_axis],
                        channel_step * tensor.channel_stride_bytes, tensor.stride_bytes[2], to,
-                       lanes_, groups_in(block), count});
+                       lanes_, block_pitch(), groups_in(blocks), count});
     if constexpr (sizeof(Sum) == sizeof(float)) {
-      round_operands(to, count * lanes_, rounding_, roundings_);
+      for (std::int64_t i = 0; i < blocks.count; ++i) {
+        round_operands(to + i * block_pitch(), count * lanes_, rounding_, roundings_);
+      }
     }
   }
 
@@ -457,26 +469,32 @@ class LanesEngine : public ConvEngine {
     });
   }
 
-  void sum_input(const ConvBuffers& b, std::int64_t image, std::int64_t block,
+  void sum_input(const ConvBuffers& b, std::int64_t image, const Blocks& blocks,
                  const Chunk& c) const {
     const Activation& tensor = b.grad_input;
-    const bool is_careful = !are_weights_finite(b, block);
     for (std::int64_t i = 0; i < inputs_; ++i) {
-      const Sum* const weights = packed_weights(b, block) + i * used_taps() * lanes_;
-      char* const to = place_of(tensor, image, block * lanes_ * inputs_ + i);
+      char* const to = place_of(tensor, image, blocks.first * lanes_ * inputs_ + i);
       for (std::int64_t d = c.first_result; d < c.end_result; ++d) {
         for (std::int64_t h = 0; h < g_.mid.in; ++h) {
-          if (is_careful) {
-            sum_row_carefully(b, c, weights, d, h);
-          } else {
-            sum_row(b, c, weights, d, h);
+          for (std::int64_t block = 0; block < blocks.count; ++block) {
+            sum_row_of_block(scratch_of(b, block), c, blocks.first + block, i, d, h);
           }
           kernels_.from_lanes(
               {to + d * tensor.stride_bytes[g_.slab_axis] + h * tensor.stride_bytes[g_.mid_axis],
                inputs_ * tensor.channel_stride_bytes, tensor.stride_bytes[2], row_scratch(b),
-               lanes_, groups_in(block), g_.row.in});
+               lanes_, block_pitch(), groups_in(blocks), g_.row.in});
         }
       }
+    }
+  }
+
+  void sum_row_of_block(const ConvBuffers& b, const Chunk& c, std::int64_t block,
+                        std::int64_t channel, std::int64_t d, std::int64_t h) const {
+    const Sum* const weights = packed_weights(b, block) + channel * used_taps() * lanes_;
+    if (are_weights_finite(b, block)) {
+      sum_row(b, c, weights, d, h);
+    } else {
+      sum_row_carefully(b, c, weights, d, h);
     }
   }
 

@@ -70,6 +70,7 @@ LaneCopy DenseCopy::lanes_of(std::int64_t piece, const char* tensor, const char*
           axes_.stride_bytes[3],
           const_cast<char*>(dense) + sums * kernels.sum_bytes,
           axes_.shape[4],
+          kernels.lanes,
           extent(4),
           extent(3)};
 }

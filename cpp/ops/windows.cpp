@@ -85,14 +85,16 @@ void AxisWindows::find_edges() {
   if (plain_begin_ < plain_end_) one_divisor_ &= divisor(plain_begin_) == divisor(0);
 }
 
+std::int64_t AxisWindows::begin(std::int64_t o) const {
+  if (adaptive_) return floor_div(static_cast<Wide>(o) * in_, out_);
+  return std::max<std::int64_t>(o * stride_ - padding_, 0);
+}
+
 std::int64_t AxisWindows::divisor(std::int64_t o) const {
-  if (adaptive_) {
-    const std::int64_t begin = floor_div(static_cast<Wide>(o) * in_, out_);
-    return ceil_div(static_cast<Wide>(o + 1) * in_, out_) - begin;
-  }
+  if (adaptive_) return ceil_div(static_cast<Wide>(o + 1) * in_, out_) - begin(o);
   const std::int64_t start = o * stride_ - padding_;
   if (count_include_pad_) return std::min(start + kernel_, in_ + padding_) - start;
-  return std::min(start + kernel_, in_) - std::max<std::int64_t>(start, 0);
+  return std::min(start + kernel_, in_) - begin(o);
 }
 
 template <class T>

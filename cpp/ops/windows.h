@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/export.h"
+
 namespace backops {
 
 // floor((step * i + offset) / divisor) for a running i, without a division per step.
@@ -32,7 +34,7 @@ struct Cover {
   bool operator==(const Cover& other) const { return first == other.first && last == other.last; }
 };
 
-class AxisWindows {
+class BACKOPS_API AxisWindows {
  public:
   static AxisWindows fixed(std::int64_t in, std::int64_t out, std::int64_t kernel,
                            std::int64_t stride, std::int64_t padding, bool count_include_pad);
@@ -42,6 +44,8 @@ class AxisWindows {
   std::int64_t in() const { return in_; }
   std::int64_t out() const { return out_; }
 
+  // The first input index of output `o`'s window; a window's start may lie before it, in padding.
+  std::int64_t begin(std::int64_t o) const;
   // What output `o` divides by along this axis.
   std::int64_t divisor(std::int64_t o) const;
   bool has_one_divisor() const { return one_divisor_; }

@@ -94,4 +94,16 @@ void check_same_dtype(const ShapeOf& operand, const char* name, const TensorView
               std::string("expected ") + name_of(grad_output.dtype) + " like {grad_output}");
 }
 
+nb::tuple as_tuple(const std::int64_t* values, int count) {
+  nb::list items;
+  for (int i = 0; i < count; ++i) items.append(values[i]);
+  return nb::tuple(items);
+}
+
+std::string forward_name(const std::string& name) {
+  if (name == "input") return "x";
+  if (name == "dtype") return "x.dtype";
+  return name == "grad_output" ? "the result" : name;
+}
+
 }  // namespace backops::python

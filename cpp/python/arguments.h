@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <string>
 
 #include "ops/precision.h"
 #include "python/arrays.h"
@@ -25,5 +26,10 @@ bool read_flag(nanobind::handle value, const char* name);
 nanobind::object three_of(nanobind::handle value, const char* name, const char* what);
 
 void check_same_dtype(const ShapeOf& operand, const char* name, const TensorView& grad_output);
+
+nanobind::tuple as_tuple(const std::int64_t* values, int count);
+
+// The core's names as a forward operator spells them.
+std::string forward_name(const std::string& name);
 
 }  // namespace backops::python

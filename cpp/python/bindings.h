@@ -10,5 +10,6 @@ void bind_pool(nanobind::module_& m);
 void bind_conv(nanobind::module_& m);
 void bind_addresses(nanobind::module_& m);
 void bind_memory_bound(nanobind::module_& m);
+void bind_xla(nanobind::module_& m);
 
 }  // namespace backops::python

@@ -4,7 +4,6 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <new>
 #include <string>
@@ -13,8 +12,8 @@
 #include "ops/conv_backward.h"
 #include "python/arguments.h"
 #include "python/arrays.h"
+#include "python/cached_plans.h"
 #include "python/errors.h"
-#include "python/plan_cache.h"
 #include "python/results.h"
 #include "python/settings.h"
 #include "python/without_gil.h"
@@ -87,32 +86,6 @@ ConvOperand read_operand(nb::handle value, const char* name, bool is_read) {
     operand.shape = shape_of(value, name);
   }
   return operand;
-}
-
-constexpr std::size_t kPlainConvFields = 10;
-using ConvKey = std::array<std::int64_t, kPlainConvFields + 2 * kMaxDims + 3 * kMaxConvRank>;
-
-ConvKey key_of(const ConvProblem& p, int threads, bool deterministic) {
-  ConvKey key{};
-  std::int64_t* at = key.data();
-  for (const std::int64_t value :
-       {std::int64_t{p.rank}, std::int64_t{static_cast<std::uint8_t>(p.dtype)},
-        std::int64_t{static_cast<std::uint8_t>(p.rounding)}, std::int64_t{p.ndim}, p.groups,
-        std::int64_t{p.wants_input}, std::int64_t{p.wants_weight}, std::int64_t{p.wants_bias},
-        std::int64_t{threads}, std::int64_t{deterministic}}) {
-    *at++ = value;
-  }
-  at = std::copy(p.input_shape, p.input_shape + kMaxDims, at);
-  at = std::copy(p.weight_shape, p.weight_shape + kMaxDims, at);
-  for (const std::int64_t* list : {p.stride, p.padding, p.dilation}) {
-    at = std::copy(list, list + kMaxConvRank, at);
-  }
-  return key;
-}
-
-PlanCache<ConvKey, ConvPlan>& conv_cache() {
-  static PlanCache<ConvKey, ConvPlan> cache(64);
-  return cache;
 }
 
 // The three results and who gave them.
@@ -201,12 +174,7 @@ nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle we
     const ConvResults results = make_results(out, grad_output, source, problem);
     const CallThreads threads = call_threads(thread_count, team);
     const bool deterministic = g_deterministic;
-    const ConvKey key = key_of(problem, threads.count, deterministic);
-    std::shared_ptr<const ConvPlan> plan = conv_cache().find(key);
-    if (!plan) {
-      plan = std::make_shared<const ConvPlan>(problem, threads.count, deterministic);
-      conv_cache().add(key, plan, 0);
-    }
+    const auto plan = find_or_make_plan(problem, threads.count, deterministic);
     return run_conv(*plan, tensors, results, {}, threads);
   } catch (const Error& error) {
     raise_as_python(error, "conv_backward", conv_name);
@@ -263,6 +231,25 @@ PythonConvPlan plan_conv(nb::handle input_shape, nb::handle weight_shape, nb::ha
   }
 }
 
+// For those who compute the forward operator, whose input is called x. Makes no plan.
+nb::tuple conv_geometry(nb::handle input_shape, nb::handle weight_shape, nb::handle stride,
+                        nb::handle padding, nb::handle dilation, nb::handle groups,
+                        nb::handle dtype) {
+  try {
+    ConvProblem p;
+    p.dtype = read_dtype(dtype);
+    set_shapes(p, shape_of(input_shape, "{input}"), shape_of(weight_shape, "{weight}"));
+    const nb::str keep("keep");
+    set_parameters(p, {stride, padding, dilation, groups, nb::none(), keep});
+    std::int64_t output_shape[kMaxDims];
+    check_conv_problem(p, output_shape);
+    return nb::make_tuple(as_tuple(output_shape, p.ndim), as_tuple(p.stride, p.rank),
+                          as_tuple(p.padding, p.rank), as_tuple(p.dilation, p.rank), p.groups);
+  } catch (const Error& error) {
+    raise_as_python(error, "conv", forward_name);
+  }
+}
+
 }  // namespace
 
 void bind_conv(nb::module_& m) {
@@ -274,6 +261,9 @@ void bind_conv(nb::module_& m) {
   m.def("plan_conv", plan_conv, "input_shape"_a.none(), "weight_shape"_a.none(), "stride"_a.none(),
         "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(), "output_mask"_a.none(),
         "precision"_a.none(), "dtype"_a.none());
+  m.def("conv_geometry", conv_geometry, "input_shape"_a.none(), "weight_shape"_a.none(),
+        "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
+        "dtype"_a.none());
   nb::class_<PythonConvPlan>(m, "ConvPlan")
       .def_prop_ro("workspace_size",
                    [](const PythonConvPlan& self) { return self.plan->workspace_bytes(); })

@@ -20,4 +20,5 @@ NB_MODULE(_native, m) {
   bind_addresses(m);
   bind_pool(m);
   bind_conv(m);
+  bind_xla(m);
 }

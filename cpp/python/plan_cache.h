@@ -1,4 +1,4 @@
-// Plans that the operator functions made.
+// A bounded cache of plans.
 #pragma once
 
 #include <array>

@@ -4,16 +4,16 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
 
 #include "base/error.h"
 #include "ops/pool_backward.h"
+#include "ops/windows.h"
 #include "python/arguments.h"
 #include "python/arrays.h"
+#include "python/cached_plans.h"
 #include "python/errors.h"
-#include "python/plan_cache.h"
 #include "python/results.h"
 #include "python/settings.h"
 #include "python/without_gil.h"
@@ -54,31 +54,6 @@ void set_windows(PoolProblem& problem, const WindowArguments& a) {
   problem.rounding = rounding_of(read_precision(a.precision), problem.dtype);
 }
 
-constexpr std::size_t kPlainFields = 8;
-using PoolKey = std::array<std::int64_t, kPlainFields + kMaxDims + 4 * kMaxRank>;
-
-PoolKey key_of(const PoolProblem& p) {
-  PoolKey key{};
-  std::int64_t* at = key.data();
-  for (const std::int64_t value :
-       {std::int64_t{p.rank}, std::int64_t{static_cast<std::uint8_t>(p.dtype)},
-        std::int64_t{static_cast<std::uint8_t>(p.rounding)}, std::int64_t{p.ndim},
-        std::int64_t{p.adaptive}, std::int64_t{p.ceil_mode}, std::int64_t{p.count_include_pad},
-        p.divisor_override}) {
-    *at++ = value;
-  }
-  at = std::copy(p.input_shape, p.input_shape + kMaxDims, at);
-  for (const std::int64_t* list : {p.output_size, p.kernel_size, p.stride, p.padding}) {
-    at = std::copy(list, list + kMaxRank, at);
-  }
-  return key;
-}
-
-PlanCache<PoolKey, PoolPlan>& plan_cache() {
-  static PlanCache<PoolKey, PoolPlan> cache(256);
-  return cache;
-}
-
 Result make_result(nb::handle out, nb::handle grad_output, const Array& source,
                    const PoolProblem& problem) {
   return make_result(out, "{grad_input}", grad_output, source, problem.input_shape, problem.ndim,
@@ -116,16 +91,12 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     problem.dtype = source.view.dtype;
     set_input_shape(problem, input_shape);
     set_windows_of(problem, source.view);
-    const PoolKey key = key_of(problem);
-    std::shared_ptr<const PoolPlan> plan = plan_cache().find(key);
+    std::shared_ptr<const PoolPlan> plan = find_plan(problem);
     if (plan) plan->check_grad_output(source.view);
     if (!plan) check_pool_shapes(problem, source.view);
     // Before the plan is made: tables for a result that fits no memory would fit none either.
     const Result result = make_result(out, grad_output, source, problem);
-    if (!plan) {
-      plan = std::make_shared<const PoolPlan>(problem);
-      plan_cache().add(key, plan, plan->table_bytes());
-    }
+    if (!plan) plan = find_or_make_plan(problem);
     return run_plan(*plan, source, result, {}, threads);
   } catch (const Error& error) {
     raise_as_python(error, function, pool_name);
@@ -215,17 +186,77 @@ PythonPlan plan_avg_pool(const std::string& function, int rank, nb::handle input
                    [&](PoolProblem& problem) { set_windows(problem, windows); });
 }
 
+void set_adaptive(PoolProblem& problem, nb::handle output_size) {
+  problem.adaptive = true;
+  read_axes(output_size, "output_size", problem.rank, problem.output_size);
+  for (int axis = 0; axis < problem.rank; ++axis) {
+    if (problem.output_size[axis] > 0) continue;
+    throw Error(ErrorKind::param, "{output_size}[" + std::to_string(axis) + "]",
+                std::to_string(problem.output_size[axis]), "expected a positive int");
+  }
+}
+
 PythonPlan plan_adaptive_avg_pool(const std::string& function, int rank, nb::handle input_shape,
                                   nb::handle output_size, nb::handle dtype) {
-  return make_plan(function, rank, input_shape, dtype, [&](PoolProblem& problem) {
-    problem.adaptive = true;
-    read_axes(output_size, "output_size", rank, problem.output_size);
-    for (int axis = 0; axis < rank; ++axis) {
-      if (problem.output_size[axis] > 0) continue;
-      throw Error(ErrorKind::param, "{output_size}[" + std::to_string(axis) + "]",
-                  std::to_string(problem.output_size[axis]), "expected a positive int");
+  return make_plan(function, rank, input_shape, dtype,
+                   [&](PoolProblem& problem) { set_adaptive(problem, output_size); });
+}
+
+// Per axis: where each output's window begins, and what it divides by.
+nb::list windows_of(const PoolProblem& p, const std::int64_t* output_shape) {
+  nb::list axes;
+  for (int axis = 0; axis < p.rank; ++axis) {
+    const std::int64_t in = p.input_shape[p.ndim - p.rank + axis];
+    const std::int64_t out = output_shape[p.ndim - p.rank + axis];
+    const AxisWindows windows =
+        p.adaptive ? AxisWindows::adaptive(in, out)
+                   : AxisWindows::fixed(in, out, p.kernel_size[axis], p.stride[axis],
+                                        p.padding[axis], p.count_include_pad);
+    nb::list begins, divisors;
+    for (std::int64_t o = 0; o < out; ++o) {
+      begins.append(windows.begin(o));
+      divisors.append(windows.divisor(o));
     }
-  });
+    axes.append(nb::make_tuple(begins, divisors));
+  }
+  return axes;
+}
+
+// For those who compute the forward operator, whose input is called x. Makes no plan.
+template <class SetWindows>
+nb::tuple pool_geometry(const std::string& function, int rank, nb::handle input_shape,
+                        nb::handle dtype, const SetWindows& set_windows_of) {
+  try {
+    PoolProblem p;
+    p.rank = rank;
+    p.dtype = read_dtype(dtype);
+    set_input_shape(p, shape_of(input_shape, "{input}"));
+    set_windows_of(p);
+    std::int64_t output_shape[kMaxDims];
+    check_pool_problem(p, output_shape);
+    return nb::make_tuple(as_tuple(output_shape, p.ndim), as_tuple(p.kernel_size, rank),
+                          as_tuple(p.stride, rank), as_tuple(p.padding, rank), p.divisor_override,
+                          windows_of(p, output_shape));
+  } catch (const Error& error) {
+    raise_as_python(error, function, forward_name);
+  }
+}
+
+nb::tuple avg_pool_geometry(const std::string& function, int rank, nb::handle input_shape,
+                            nb::handle kernel_size, nb::handle stride, nb::handle padding,
+                            nb::handle ceil_mode, nb::handle count_include_pad,
+                            nb::handle divisor_override, nb::handle dtype) {
+  const nb::str keep("keep");
+  const WindowArguments windows{kernel_size,       stride,           padding, ceil_mode,
+                                count_include_pad, divisor_override, keep};
+  return pool_geometry(function, rank, input_shape, dtype,
+                       [&](PoolProblem& problem) { set_windows(problem, windows); });
+}
+
+nb::tuple adaptive_avg_pool_geometry(const std::string& function, int rank, nb::handle input_shape,
+                                     nb::handle output_size, nb::handle dtype) {
+  return pool_geometry(function, rank, input_shape, dtype,
+                       [&](PoolProblem& problem) { set_adaptive(problem, output_size); });
 }
 
 }  // namespace
@@ -245,6 +276,11 @@ void bind_pool(nb::module_& m) {
         "count_include_pad"_a.none(), "divisor_override"_a.none(), "precision"_a.none(),
         "dtype"_a.none());
   m.def("plan_adaptive_avg_pool", plan_adaptive_avg_pool, "function"_a, "rank"_a,
+        "input_shape"_a.none(), "output_size"_a.none(), "dtype"_a.none());
+  m.def("avg_pool_geometry", avg_pool_geometry, "function"_a, "rank"_a, "input_shape"_a.none(),
+        "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(), "ceil_mode"_a.none(),
+        "count_include_pad"_a.none(), "divisor_override"_a.none(), "dtype"_a.none());
+  m.def("adaptive_avg_pool_geometry", adaptive_avg_pool_geometry, "function"_a, "rank"_a,
         "input_shape"_a.none(), "output_size"_a.none(), "dtype"_a.none());
   nb::class_<PythonPlan>(m, "PoolPlan")
       .def_prop_ro("workspace_size", &PythonPlan::workspace_size)

@@ -312,7 +312,7 @@ void test_one_plan_run_by_many() {
 // ---- fork --------------------------------------------------------------------------------------
 
 // The address sanitizer's allocator may be locked, at the fork, by a thread that the child does not
-// have; the child then waits for it for ever.
+// have; the child then waits for it for ever. The thread sanitizer runs the test.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kMayFork = false;
 #else

@@ -1,4 +1,9 @@
-from typing import Any
+from typing import Any, TypeAlias
+
+_Ints: TypeAlias = tuple[int, ...]
+# Output shape, kernel_size, stride, padding, divisor_override, and per axis where each window
+# begins and what it divides by.
+_PoolGeometry: TypeAlias = tuple[_Ints, _Ints, _Ints, _Ints, int, list[tuple[list[int], list[int]]]]
 
 __version__: str
 
@@ -58,6 +63,21 @@ def plan_avg_pool(
 def plan_adaptive_avg_pool(
     function: str, rank: int, input_shape: Any, output_size: Any, dtype: Any
 ) -> PoolPlan: ...
+def avg_pool_geometry(
+    function: str,
+    rank: int,
+    input_shape: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor_override: Any,
+    dtype: Any,
+) -> _PoolGeometry: ...
+def adaptive_avg_pool_geometry(
+    function: str, rank: int, input_shape: Any, output_size: Any, dtype: Any
+) -> _PoolGeometry: ...
 
 class PoolPlan:
     @property
@@ -91,6 +111,16 @@ def plan_conv(
     precision: Any,
     dtype: Any,
 ) -> ConvPlan: ...
+def conv_geometry(
+    input_shape: Any,
+    weight_shape: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    dtype: Any,
+) -> tuple[_Ints, _Ints, _Ints, _Ints, int]: ...
+def xla_handlers() -> dict[str, Any]: ...
 
 class ConvPlan:
     @property

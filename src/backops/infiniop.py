@@ -32,16 +32,23 @@ alive until the stream is synchronised or destroyed; what is behind an int addre
 from __future__ import annotations
 
 import atexit
-import ctypes
 from collections.abc import Callable, Sequence
+from ctypes import CDLL, byref, c_bool, c_float, c_int, c_int64, c_size_t, c_uint32, c_void_p
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from backops._addresses import Address, LaunchedArrays, Tensor
-from backops._addresses import input_address as _input
-from backops._addresses import memory_address as _memory
-from backops._addresses import output_address as _output
+from backops._c_interface import (
+    Address,
+    LaunchedArrays,
+    Tensor,
+    created,
+    declare,
+    input_address,
+    memory_address,
+    output_address,
+    with_value,
+)
 from backops.errors import ParamError
 
 Axes: TypeAlias = Sequence[int] | int | None  # an int is an address
@@ -163,36 +170,12 @@ def root() -> Path:
     return Path(__file__).absolute().parent / "infini"
 
 
-_pointer = ctypes.c_void_p
-_size = ctypes.c_size_t
-_int = ctypes.c_int
-
-_infinirt = ctypes.CDLL(str(root() / "lib" / "libinfinirt.so"))
-_infiniop = ctypes.CDLL(str(root() / "lib" / "libinfiniop.so"))
+_infinirt = CDLL(str(root() / "lib" / "libinfinirt.so"))
+_infiniop = CDLL(str(root() / "lib" / "libinfiniop.so"))
 
 
-def _declare(library: ctypes.CDLL, name: str, *parameters: Any) -> Callable[..., Status]:
-    function = getattr(library, name)
-    function.argtypes = parameters
-    function.restype = Status
-    declared: Callable[..., Status] = function
-    return declared
-
-
-_Value = TypeVar("_Value")
-
-
-def _with_value(
-    status: Status, value: Any, kind: Callable[[Any], _Value]
-) -> tuple[_Value | None, Status]:
-    """What an out-pointer received, if anything, and the status."""
-    return (kind(value.value) if status == Status.SUCCESS else None), status
-
-
-def _created(function: Callable[..., Status], *arguments: Any) -> tuple[Address, Status]:
-    """Calls a function whose first parameter is the out-pointer."""
-    created = _pointer()
-    return _with_value(function(ctypes.byref(created), *arguments), created, int)
+def _declare(library: CDLL, name: str, *parameters: Any) -> Callable[..., Status]:
+    return declare(library, name, *parameters, result=Status)
 
 
 # As many as libinfiniop takes. Beyond a sequence that is too short it finds what it refuses.
@@ -204,7 +187,7 @@ def _int64s(values: Axes, beyond: int) -> Any:
     if values is None or isinstance(values, int):
         return values
     numbers = [int(value) for value in values]
-    return (ctypes.c_int64 * max(_MOST_AXES, len(numbers)))(
+    return (c_int64 * max(_MOST_AXES, len(numbers)))(
         *numbers, *[beyond] * (_MOST_AXES - len(numbers))
     )
 
@@ -212,38 +195,36 @@ def _int64s(values: Axes, beyond: int) -> Any:
 # ---- infinirt ------------------------------------------------------------------------------------
 
 _init = _declare(_infinirt, "infinirtInit")
-_get_all_device_count = _declare(_infinirt, "infinirtGetAllDeviceCount", _pointer)
-_get_device_count = _declare(_infinirt, "infinirtGetDeviceCount", _int, _pointer)
-_set_device = _declare(_infinirt, "infinirtSetDevice", _int, _int)
-_get_device = _declare(_infinirt, "infinirtGetDevice", _pointer, _pointer)
+_get_all_device_count = _declare(_infinirt, "infinirtGetAllDeviceCount", c_void_p)
+_get_device_count = _declare(_infinirt, "infinirtGetDeviceCount", c_int, c_void_p)
+_set_device = _declare(_infinirt, "infinirtSetDevice", c_int, c_int)
+_get_device = _declare(_infinirt, "infinirtGetDevice", c_void_p, c_void_p)
 _device_synchronize = _declare(_infinirt, "infinirtDeviceSynchronize")
 # While the arrays that operators may still write to are there.
 atexit.register(_device_synchronize)
-_stream_create = _declare(_infinirt, "infinirtStreamCreate", _pointer)
-_stream_destroy = _declare(_infinirt, "infinirtStreamDestroy", _pointer)
-_stream_synchronize = _declare(_infinirt, "infinirtStreamSynchronize", _pointer)
-_stream_wait_event = _declare(_infinirt, "infinirtStreamWaitEvent", _pointer, _pointer)
-_event_create = _declare(_infinirt, "infinirtEventCreate", _pointer)
-_event_create_with_flags = _declare(
-    _infinirt, "infinirtEventCreateWithFlags", _pointer, ctypes.c_uint32
-)
-_event_record = _declare(_infinirt, "infinirtEventRecord", _pointer, _pointer)
-_event_query = _declare(_infinirt, "infinirtEventQuery", _pointer, _pointer)
-_event_synchronize = _declare(_infinirt, "infinirtEventSynchronize", _pointer)
-_event_destroy = _declare(_infinirt, "infinirtEventDestroy", _pointer)
-_event_elapsed_time = _declare(_infinirt, "infinirtEventElapsedTime", _pointer, _pointer, _pointer)
-_malloc = _declare(_infinirt, "infinirtMalloc", _pointer, _size)
-_malloc_host = _declare(_infinirt, "infinirtMallocHost", _pointer, _size)
-_free = _declare(_infinirt, "infinirtFree", _pointer)
-_free_host = _declare(_infinirt, "infinirtFreeHost", _pointer)
-_memcpy = _declare(_infinirt, "infinirtMemcpy", _pointer, _pointer, _size, _int)
+_stream_create = _declare(_infinirt, "infinirtStreamCreate", c_void_p)
+_stream_destroy = _declare(_infinirt, "infinirtStreamDestroy", c_void_p)
+_stream_synchronize = _declare(_infinirt, "infinirtStreamSynchronize", c_void_p)
+_stream_wait_event = _declare(_infinirt, "infinirtStreamWaitEvent", c_void_p, c_void_p)
+_event_create = _declare(_infinirt, "infinirtEventCreate", c_void_p)
+_event_create_with_flags = _declare(_infinirt, "infinirtEventCreateWithFlags", c_void_p, c_uint32)
+_event_record = _declare(_infinirt, "infinirtEventRecord", c_void_p, c_void_p)
+_event_query = _declare(_infinirt, "infinirtEventQuery", c_void_p, c_void_p)
+_event_synchronize = _declare(_infinirt, "infinirtEventSynchronize", c_void_p)
+_event_destroy = _declare(_infinirt, "infinirtEventDestroy", c_void_p)
+_event_elapsed_time = _declare(_infinirt, "infinirtEventElapsedTime", c_void_p, c_void_p, c_void_p)
+_malloc = _declare(_infinirt, "infinirtMalloc", c_void_p, c_size_t)
+_malloc_host = _declare(_infinirt, "infinirtMallocHost", c_void_p, c_size_t)
+_free = _declare(_infinirt, "infinirtFree", c_void_p)
+_free_host = _declare(_infinirt, "infinirtFreeHost", c_void_p)
+_memcpy = _declare(_infinirt, "infinirtMemcpy", c_void_p, c_void_p, c_size_t, c_int)
 _memcpy_async = _declare(
-    _infinirt, "infinirtMemcpyAsync", _pointer, _pointer, _size, _int, _pointer
+    _infinirt, "infinirtMemcpyAsync", c_void_p, c_void_p, c_size_t, c_int, c_void_p
 )
-_malloc_async = _declare(_infinirt, "infinirtMallocAsync", _pointer, _size, _pointer)
-_free_async = _declare(_infinirt, "infinirtFreeAsync", _pointer, _pointer)
-_memset = _declare(_infinirt, "infinirtMemset", _pointer, _int, _size)
-_memset_async = _declare(_infinirt, "infinirtMemsetAsync", _pointer, _int, _size, _pointer)
+_malloc_async = _declare(_infinirt, "infinirtMallocAsync", c_void_p, c_size_t, c_void_p)
+_free_async = _declare(_infinirt, "infinirtFreeAsync", c_void_p, c_void_p)
+_memset = _declare(_infinirt, "infinirtMemset", c_void_p, c_int, c_size_t)
+_memset_async = _declare(_infinirt, "infinirtMemsetAsync", c_void_p, c_int, c_size_t, c_void_p)
 
 
 _launched = LaunchedArrays()
@@ -260,14 +241,14 @@ def infinirtInit() -> Status:
 
 def infinirtGetAllDeviceCount() -> tuple[list[int] | None, Status]:
     """One count for each of :class:`Device`."""
-    counts = (_int * INFINI_DEVICE_TYPE_COUNT)()
+    counts = (c_int * INFINI_DEVICE_TYPE_COUNT)()
     status = _get_all_device_count(counts)
     return (list(counts) if status == Status.SUCCESS else None), status
 
 
 def infinirtGetDeviceCount(device: int) -> tuple[int | None, Status]:
-    count = _int()
-    return _with_value(_get_device_count(device, ctypes.byref(count)), count, int)
+    count = c_int()
+    return with_value(_get_device_count(device, byref(count)), count, int)
 
 
 def infinirtSetDevice(device: int, device_id: int) -> Status:
@@ -275,9 +256,9 @@ def infinirtSetDevice(device: int, device_id: int) -> Status:
 
 
 def infinirtGetDevice() -> tuple[Device | None, int | None, Status]:
-    device, device_id = _int(), _int()
-    status = _get_device(ctypes.byref(device), ctypes.byref(device_id))
-    return (*_with_value(status, device, Device)[:1], *_with_value(status, device_id, int))
+    device, device_id = c_int(), c_int()
+    status = _get_device(byref(device), byref(device_id))
+    return (*with_value(status, device, Device)[:1], *with_value(status, device_id, int))
 
 
 def infinirtDeviceSynchronize() -> Status:
@@ -285,7 +266,7 @@ def infinirtDeviceSynchronize() -> Status:
 
 
 def infinirtStreamCreate() -> tuple[Address, Status]:
-    return _created(_stream_create)
+    return created(_stream_create)
 
 
 def infinirtStreamDestroy(stream: Address) -> Status:
@@ -301,11 +282,11 @@ def infinirtStreamWaitEvent(stream: Address, event: Address) -> Status:
 
 
 def infinirtEventCreate() -> tuple[Address, Status]:
-    return _created(_event_create)
+    return created(_event_create)
 
 
 def infinirtEventCreateWithFlags(flags: int) -> tuple[Address, Status]:
-    return _created(_event_create_with_flags, flags)
+    return created(_event_create_with_flags, flags)
 
 
 def infinirtEventRecord(event: Address, stream: Address) -> Status:
@@ -313,8 +294,8 @@ def infinirtEventRecord(event: Address, stream: Address) -> Status:
 
 
 def infinirtEventQuery(event: Address) -> tuple[EventStatus | None, Status]:
-    event_status = _int()
-    return _with_value(_event_query(event, ctypes.byref(event_status)), event_status, EventStatus)
+    event_status = c_int()
+    return with_value(_event_query(event, byref(event_status)), event_status, EventStatus)
 
 
 def infinirtEventSynchronize(event: Address) -> Status:
@@ -327,17 +308,17 @@ def infinirtEventDestroy(event: Address) -> Status:
 
 def infinirtEventElapsedTime(start: Address, end: Address) -> tuple[float | None, Status]:
     """Milliseconds from one recorded event to another."""
-    milliseconds = ctypes.c_float()
-    status = _event_elapsed_time(ctypes.byref(milliseconds), start, end)
-    return _with_value(status, milliseconds, float)
+    milliseconds = c_float()
+    status = _event_elapsed_time(byref(milliseconds), start, end)
+    return with_value(status, milliseconds, float)
 
 
 def infinirtMalloc(size: int) -> tuple[Address, Status]:
-    return _created(_malloc, size)
+    return created(_malloc, size)
 
 
 def infinirtMallocHost(size: int) -> tuple[Address, Status]:
-    return _created(_malloc_host, size)
+    return created(_malloc_host, size)
 
 
 def infinirtFree(ptr: Address) -> Status:
@@ -349,16 +330,18 @@ def infinirtFreeHost(ptr: Address) -> Status:
 
 
 def infinirtMemcpy(dst: Tensor, src: Tensor, size: int, kind: int) -> Status:
-    return _memcpy(_memory(dst, "dst", size), _input(src, "src"), size, kind)
+    return _memcpy(memory_address(dst, "dst", size), input_address(src, "src"), size, kind)
 
 
 def infinirtMemcpyAsync(dst: Tensor, src: Tensor, size: int, kind: int, stream: Address) -> Status:
     _keep(stream, dst, src)
-    return _memcpy_async(_memory(dst, "dst", size), _input(src, "src"), size, kind, stream)
+    return _memcpy_async(
+        memory_address(dst, "dst", size), input_address(src, "src"), size, kind, stream
+    )
 
 
 def infinirtMallocAsync(size: int, stream: Address) -> tuple[Address, Status]:
-    return _created(_malloc_async, size, stream)
+    return created(_malloc_async, size, stream)
 
 
 def infinirtFreeAsync(ptr: Address, stream: Address) -> Status:
@@ -366,41 +349,45 @@ def infinirtFreeAsync(ptr: Address, stream: Address) -> Status:
 
 
 def infinirtMemset(ptr: Tensor, value: int, count: int) -> Status:
-    return _memset(_memory(ptr, "ptr", count), value, count)
+    return _memset(memory_address(ptr, "ptr", count), value, count)
 
 
 def infinirtMemsetAsync(ptr: Tensor, value: int, count: int, stream: Address) -> Status:
     _keep(stream, ptr)
-    return _memset_async(_memory(ptr, "ptr", count), value, count, stream)
+    return _memset_async(memory_address(ptr, "ptr", count), value, count, stream)
 
 
 # ---- infiniop ------------------------------------------------------------------------------------
 
-_create_handle = _declare(_infiniop, "infiniopCreateHandle", _pointer)
-_destroy_handle = _declare(_infiniop, "infiniopDestroyHandle", _pointer)
+_create_handle = _declare(_infiniop, "infiniopCreateHandle", c_void_p)
+_destroy_handle = _declare(_infiniop, "infiniopDestroyHandle", c_void_p)
 _create_tensor = _declare(
-    _infiniop, "infiniopCreateTensorDescriptor", _pointer, _size, _pointer, _pointer, _int
+    _infiniop, "infiniopCreateTensorDescriptor", c_void_p, c_size_t, c_void_p, c_void_p, c_int
 )
-_destroy_tensor = _declare(_infiniop, "infiniopDestroyTensorDescriptor", _pointer)
+_destroy_tensor = _declare(_infiniop, "infiniopDestroyTensorDescriptor", c_void_p)
 _create_pool = _declare(
-    _infiniop, "infiniopCreateAvgPoolBackwardDescriptor", *[_pointer] * 8, ctypes.c_bool
+    _infiniop, "infiniopCreateAvgPoolBackwardDescriptor", *[c_void_p] * 8, c_bool
 )
 _get_pool_workspace_size = _declare(
-    _infiniop, "infiniopGetAvgPoolBackwardWorkspaceSize", _pointer, _pointer
+    _infiniop, "infiniopGetAvgPoolBackwardWorkspaceSize", c_void_p, c_void_p
 )
-_pool = _declare(_infiniop, "infiniopAvgPoolBackward", _pointer, _pointer, _size, *[_pointer] * 4)
-_destroy_pool = _declare(_infiniop, "infiniopDestroyAvgPoolBackwardDescriptor", _pointer)
-_create_conv = _declare(_infiniop, "infiniopCreateConvBackwardDescriptor", *[_pointer] * 9, _size)
+_pool = _declare(
+    _infiniop, "infiniopAvgPoolBackward", c_void_p, c_void_p, c_size_t, *[c_void_p] * 4
+)
+_destroy_pool = _declare(_infiniop, "infiniopDestroyAvgPoolBackwardDescriptor", c_void_p)
+_create_conv = _declare(
+    _infiniop, "infiniopCreateConvBackwardDescriptor", *[c_void_p] * 9, c_size_t
+)
 _get_conv_workspace_size = _declare(
-    _infiniop, "infiniopGetConvBackwardWorkspaceSize", _pointer, _pointer
+    _infiniop, "infiniopGetConvBackwardWorkspaceSize", c_void_p, c_void_p
 )
-_conv = _declare(_infiniop, "infiniopConvBackward", _pointer, _pointer, _size, *[_pointer] * 7)
-_destroy_conv = _declare(_infiniop, "infiniopDestroyConvBackwardDescriptor", _pointer)
+_conv = _declare(_infiniop, "infiniopConvBackward", c_void_p, c_void_p, c_size_t, *[c_void_p] * 7)
+_destroy_conv = _declare(_infiniop, "infiniopDestroyConvBackwardDescriptor", c_void_p)
 
 
 def infiniopCreateHandle() -> tuple[Address, Status]:
     """A handle for the device that infinirtSetDevice chose in this thread."""
-    return _created(_create_handle)
+    return created(_create_handle)
 
 
 def infiniopDestroyHandle(handle: Address) -> Status:
@@ -419,7 +406,7 @@ def infiniopCreateTensorDescriptor(
             f"infiniopCreateTensorDescriptor: strides are {tuple(strides)}, expected one for each "
             f"of shape {tuple(shape)}"
         )
-    return _created(_create_tensor, ndim, _int64s(shape, 0), _int64s(strides, 0), dtype)
+    return created(_create_tensor, ndim, _int64s(shape, 0), _int64s(strides, 0), dtype)
 
 
 def infiniopDestroyTensorDescriptor(desc: Address) -> Status:
@@ -441,10 +428,10 @@ def infiniopCreateAvgPoolBackwardDescriptor(
     ``strides`` may be None (``kernel_size``), and so may ``pads`` (0). A sequence shorter than the
     number of spatial axes is BAD_PARAM.
     """
-    desc = _pointer()
+    desc = c_void_p()
     status = _create_pool(
         handle,
-        ctypes.byref(desc),
+        byref(desc),
         grad_input_desc,
         grad_output_desc,
         input_desc,
@@ -453,13 +440,13 @@ def infiniopCreateAvgPoolBackwardDescriptor(
         _int64s(pads, -1),
         ceil_mode,
     )
-    return _with_value(status, desc, int)
+    return with_value(status, desc, int)
 
 
 def infiniopGetAvgPoolBackwardWorkspaceSize(desc: Address) -> tuple[int | None, Status]:
     """Bytes."""
-    size = _size()
-    return _with_value(_get_pool_workspace_size(desc, ctypes.byref(size)), size, int)
+    size = c_size_t()
+    return with_value(_get_pool_workspace_size(desc, byref(size)), size, int)
 
 
 def infiniopAvgPoolBackward(
@@ -475,11 +462,11 @@ def infiniopAvgPoolBackward(
     _keep(stream, workspace, grad_input, grad_output, input)
     return _pool(
         desc,
-        _memory(workspace, "workspace", workspace_size),
+        memory_address(workspace, "workspace", workspace_size),
         workspace_size,
-        _output(grad_input, "grad_input"),
-        _input(grad_output, "grad_output"),
-        _input(input, "input"),
+        output_address(grad_input, "grad_input"),
+        input_address(grad_output, "grad_output"),
+        input_address(input, "input"),
         stream,
     )
 
@@ -504,10 +491,10 @@ def infiniopCreateConvBackwardDescriptor(
     ``bias_desc`` may be None (no bias), and so may ``pads`` (0), ``strides`` (1) and ``dilations``
     (1). A sequence shorter than the number of spatial axes is BAD_PARAM.
     """
-    desc = _pointer()
+    desc = c_void_p()
     status = _create_conv(
         handle,
-        ctypes.byref(desc),
+        byref(desc),
         grad_output_desc,
         input_desc,
         weight_desc,
@@ -517,13 +504,13 @@ def infiniopCreateConvBackwardDescriptor(
         _int64s(dilations, -1),
         n,
     )
-    return _with_value(status, desc, int)
+    return with_value(status, desc, int)
 
 
 def infiniopGetConvBackwardWorkspaceSize(desc: Address) -> tuple[int | None, Status]:
     """Bytes."""
-    size = _size()
-    return _with_value(_get_conv_workspace_size(desc, ctypes.byref(size)), size, int)
+    size = c_size_t()
+    return with_value(_get_conv_workspace_size(desc, byref(size)), size, int)
 
 
 def infiniopConvBackward(
@@ -542,14 +529,14 @@ def infiniopConvBackward(
     _keep(stream, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight)
     return _conv(
         desc,
-        _memory(workspace, "workspace", workspace_size),
+        memory_address(workspace, "workspace", workspace_size),
         workspace_size,
-        _output(grad_input, "grad_input"),
-        _output(grad_weight, "grad_weight"),
-        _output(grad_bias, "grad_bias"),
-        _input(grad_output, "grad_output"),
-        _input(input, "input"),
-        _input(weight, "weight"),
+        output_address(grad_input, "grad_input"),
+        output_address(grad_weight, "grad_weight"),
+        output_address(grad_bias, "grad_bias"),
+        input_address(grad_output, "grad_output"),
+        input_address(input, "input"),
+        input_address(weight, "weight"),
         stream,
     )
 

@@ -12,14 +12,14 @@ namespace backops {
 // Of a vector of any instruction set.
 constexpr int kMostLanes = 16;
 
-// Between elements of a tensor and sums with the channels of a position side by side: channel c of
+// Between elements of a tensor and sums with the channels of a position in vectors: channel c of
 // position p is the element at c * channel_stride_bytes + p * position_stride_bytes and the sum at
-// p * sum_pitch + c.
+// p * sum_pitch + c / lanes * vector_pitch + c % lanes.
 struct LaneCopy {
   char* elements;
   std::int64_t channel_stride_bytes, position_stride_bytes;
   void* sums;
-  std::int64_t sum_pitch;
+  std::int64_t sum_pitch, vector_pitch;
   std::int64_t channels, positions;
 };
 

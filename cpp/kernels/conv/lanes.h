@@ -58,7 +58,7 @@ BACKOPS_FLATTEN void to_lanes_transposed(const LaneCopy& args) {
               : V::fill(0);
     }
     transpose(square);
-    Sum* to = static_cast<Sum*>(a.sums) + p * a.sum_pitch + c;
+    Sum* to = static_cast<Sum*>(a.sums) + p * a.sum_pitch + c / V::lanes * a.vector_pitch;
     for (int i = 0; i < V::lanes; ++i) {
       if (i < positions) store(channel_kind, square[i], to + i * a.sum_pitch, channels);
     }
@@ -71,7 +71,8 @@ BACKOPS_FLATTEN void from_lanes_transposed(const LaneCopy& args) {
   const LaneCopy a = args;
   for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
                         std::int64_t p, int positions) {
-    const Sum* from = static_cast<const Sum*>(a.sums) + p * a.sum_pitch + c;
+    const Sum* from =
+        static_cast<const Sum*>(a.sums) + p * a.sum_pitch + c / V::lanes * a.vector_pitch;
     V square[V::lanes];
     for (int i = 0; i < V::lanes; ++i) {
       square[i] =
@@ -97,7 +98,7 @@ BACKOPS_FLATTEN void to_lanes_aligned(const LaneCopy& args) {
     const E* from = reinterpret_cast<const E*>(a.elements + p * a.position_stride_bytes);
     Sum* to = static_cast<Sum*>(a.sums) + p * a.sum_pitch;
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
-      store(kind, load<V>(kind, from + c, count), to + c, count);
+      store(kind, load<V>(kind, from + c, count), to + c / V::lanes * a.vector_pitch, count);
     });
   }
 }
@@ -110,7 +111,7 @@ BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
     const Sum* from = static_cast<const Sum*>(a.sums) + p * a.sum_pitch;
     E* to = reinterpret_cast<E*>(a.elements + p * a.position_stride_bytes);
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
-      store(kind, load<V>(kind, from + c, count), to + c, count);
+      store(kind, load<V>(kind, from + c / V::lanes * a.vector_pitch, count), to + c, count);
     });
   }
 }
@@ -126,7 +127,7 @@ void to_lanes_collected(const LaneCopy& a) {
       for (int i = 0; i < count; ++i) {
         elements[i] = load_unaligned<E>(from + (c + i) * a.channel_stride_bytes);
       }
-      store(kind, V::load(elements), to + c, count);
+      store(kind, V::load(elements), to + c / V::lanes * a.vector_pitch, count);
     });
   }
 }
@@ -138,7 +139,7 @@ void from_lanes_collected(const LaneCopy& a) {
     char* const to = a.elements + p * a.position_stride_bytes;
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       E elements[V::lanes];
-      load<V>(kind, from + c, count).store(elements);
+      load<V>(kind, from + c / V::lanes * a.vector_pitch, count).store(elements);
       for (int i = 0; i < count; ++i) {
         std::memcpy(to + (c + i) * a.channel_stride_bytes, &elements[i], sizeof(E));
       }

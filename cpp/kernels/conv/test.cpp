@@ -58,7 +58,7 @@ Strides strides_of(int kind, std::int64_t channels, std::int64_t positions) {
 }
 
 struct CopyCase {
-  std::int64_t channels, positions, pitch;
+  std::int64_t channels, positions, lanes, pitch, vector_pitch;
   Strides strides;
 
   std::int64_t element(std::int64_t c, std::int64_t p) const {
@@ -68,7 +68,14 @@ struct CopyCase {
     const std::int64_t last = element(channels - 1, positions - 1);
     return std::max(last, strides.first) + 1;
   }
-  std::int64_t sums() const { return (positions - 1) * pitch + channels; }
+  std::int64_t sum(std::int64_t c, std::int64_t p) const {
+    return p * pitch + c / lanes * vector_pitch + c % lanes;
+  }
+  std::int64_t sums() const {
+    const std::int64_t whole_vectors = channels / lanes * lanes;
+    const std::int64_t last_whole = whole_vectors == 0 ? 0 : sum(whole_vectors - 1, positions - 1);
+    return std::max(last_whole, sum(channels - 1, positions - 1)) + 1;
+  }
 };
 
 void test_to_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misalignment,
@@ -80,11 +87,12 @@ void test_to_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misalig
     for (std::int64_t channel = 0; channel < c.channels; ++channel) {
       const double value = rounded_to(k.dtype, random.real());
       write_element(k.dtype, value, elements.data() + c.element(channel, p) * bytes);
-      write_sum(k, expected, p * c.pitch + channel, value);
+      write_sum(k, expected, c.sum(channel, p), value);
     }
   }
   k.to_lanes({elements.data() + c.strides.first * bytes, c.strides.channel * bytes,
-              c.strides.position * bytes, sums.data(), c.pitch, c.channels, c.positions});
+              c.strides.position * bytes, sums.data(), c.pitch, c.vector_pitch, c.channels,
+              c.positions});
   CHECK(equal_bytes(sums, expected));
 }
 
@@ -96,12 +104,13 @@ void test_from_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misal
   for (std::int64_t p = 0; p < c.positions; ++p) {
     for (std::int64_t channel = 0; channel < c.channels; ++channel) {
       const double value = rounded_to(sum_dtype(k.dtype), random.real());
-      write_sum(k, sums, p * c.pitch + channel, value);
+      write_sum(k, sums, c.sum(channel, p), value);
       write_element(k.dtype, value, expected.data() + c.element(channel, p) * bytes);
     }
   }
   k.from_lanes({elements.data() + c.strides.first * bytes, c.strides.channel * bytes,
-                c.strides.position * bytes, sums.data(), c.pitch, c.channels, c.positions});
+                c.strides.position * bytes, sums.data(), c.pitch, c.vector_pitch, c.channels,
+                c.positions});
   CHECK(equal_bytes(elements, expected));
 }
 
@@ -111,13 +120,19 @@ void test_copies(const ConvKernels& k) {
   for (const std::int64_t channels : sizes) {
     for (const std::int64_t positions : sizes) {
       for (int kind = 0; kind < 4; ++kind) {
-        const CopyCase c{channels, positions, channels + (kind % 2) * 5,
-                         strides_of(kind, channels, positions)};
+        const Strides strides = strides_of(kind, channels, positions);
+        const CopyCase together{channels, positions, k.lanes, channels + (kind % 2) * 5,
+                                k.lanes,  strides};
+        // A block of memory for every vector of channels.
+        const CopyCase apart{channels, positions, k.lanes, k.lanes, positions * k.lanes + 3,
+                             strides};
         const std::int64_t misalignment = kind % 2 * (k.dtype == DType::float64 ? 8 : 2);
         const Situation in("%s, %ld channels, %ld positions, strides %d", k.name,
                            static_cast<long>(channels), static_cast<long>(positions), kind);
-        test_to_lanes(k, c, misalignment, random);
-        test_from_lanes(k, c, misalignment, random);
+        for (const CopyCase& c : {together, apart}) {
+          test_to_lanes(k, c, misalignment, random);
+          test_from_lanes(k, c, misalignment, random);
+        }
       }
     }
   }

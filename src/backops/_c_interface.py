@@ -1,8 +1,10 @@
-"""Where the C interfaces take a pointer: an address, an array of any framework, or None."""
+"""What the modules over C libraries share: declarations, out-pointers, and arrays for pointers."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
 from backops import _native
@@ -11,6 +13,30 @@ Result = TypeVar("Result")
 
 Address: TypeAlias = int | None
 Tensor: TypeAlias = Any  # an array, an address or None
+
+Value = TypeVar("Value")
+Status = TypeVar("Status", bound=IntEnum)
+
+
+def declare(library: ctypes.CDLL, name: str, *parameters: Any, result: Any) -> Callable[..., Any]:
+    function = getattr(library, name)
+    function.argtypes = parameters
+    function.restype = result
+    declared: Callable[..., Any] = function
+    return declared
+
+
+def with_value(
+    status: Status, value: Any, kind: Callable[[Any], Value]
+) -> tuple[Value | None, Status]:
+    """What an out-pointer received, if anything, and the status; 0 is success."""
+    return (kind(value.value) if status == 0 else None), status
+
+
+def created(function: Callable[..., Status], *arguments: Any) -> tuple[Address, Status]:
+    """Calls a function whose first parameter is the out-pointer."""
+    handle = ctypes.c_void_p()
+    return with_value(function(ctypes.byref(handle), *arguments), handle, int)
 
 
 def memory_address(value: Tensor, name: str, size: int) -> Address:

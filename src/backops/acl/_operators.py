@@ -1,0 +1,226 @@
+"""The operators, each in two stages."""
+
+from __future__ import annotations
+
+from ctypes import c_bool, c_int, c_int8, c_int64, c_uint64, c_void_p
+
+from backops._c_interface import Address, Tensor
+from backops.acl._arrays import launch, planned
+from backops.acl._enums import Status
+from backops.acl._library import declare
+
+_nn_avg_pool2d_backward_get_workspace_size = declare(
+    "aclnnAvgPool2dBackwardGetWorkspaceSize",
+    *[c_void_p] * 5,
+    c_bool,
+    c_bool,
+    c_int64,
+    c_int8,
+    c_void_p,
+    c_void_p,
+    c_void_p,
+)
+_nn_avg_pool2d_backward = declare("aclnnAvgPool2dBackward", c_void_p, c_uint64, c_void_p, c_void_p)
+_nn_avg_pool3d_backward_get_workspace_size = declare(
+    "aclnnAvgPool3dBackwardGetWorkspaceSize",
+    *[c_void_p] * 5,
+    c_bool,
+    c_bool,
+    c_int64,
+    c_void_p,
+    c_void_p,
+    c_void_p,
+)
+_nn_avg_pool3d_backward = declare("aclnnAvgPool3dBackward", c_void_p, c_uint64, c_void_p, c_void_p)
+_nn_adaptive_avg_pool2d_backward_get_workspace_size = declare(
+    "aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize", *[c_void_p] * 3, c_void_p, c_void_p
+)
+_nn_adaptive_avg_pool2d_backward = declare(
+    "aclnnAdaptiveAvgPool2dBackward", c_void_p, c_uint64, c_void_p, c_void_p
+)
+_nn_adaptive_avg_pool3d_backward_get_workspace_size = declare(
+    "aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize", *[c_void_p] * 3, c_void_p, c_void_p
+)
+_nn_adaptive_avg_pool3d_backward = declare(
+    "aclnnAdaptiveAvgPool3dBackward", c_void_p, c_uint64, c_void_p, c_void_p
+)
+_nn_convolution_backward_get_workspace_size = declare(
+    "aclnnConvolutionBackwardGetWorkspaceSize",
+    *[c_void_p] * 7,
+    c_bool,
+    c_void_p,
+    c_int,
+    c_void_p,
+    c_int8,
+    *[c_void_p] * 3,
+    c_void_p,
+    c_void_p,
+)
+_nn_convolution_backward = declare(
+    "aclnnConvolutionBackward", c_void_p, c_uint64, c_void_p, c_void_p
+)
+
+
+def aclnnAvgPool2dBackwardGetWorkspaceSize(
+    gradOutput: Address,
+    self: Address,
+    kernelSize: Address,
+    stride: Address,
+    padding: Address,
+    ceilMode: bool,
+    countIncludePad: bool,
+    divisorOverride: int,
+    cubeMathType: int,
+    gradInput: Address,
+) -> tuple[int | None, Address, Status]:
+    """The bytes of workspace and an executor of 2-D average pooling backward."""
+    return planned(
+        _nn_avg_pool2d_backward_get_workspace_size,
+        (gradOutput, self),
+        (gradInput,),
+        gradOutput,
+        self,
+        kernelSize,
+        stride,
+        padding,
+        ceilMode,
+        countIncludePad,
+        divisorOverride,
+        cubeMathType,
+        gradInput,
+    )
+
+
+def aclnnAvgPool2dBackward(
+    workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
+) -> Status:
+    """Launches; the result is there when the stream is synchronised."""
+    return launch(_nn_avg_pool2d_backward, workspace, workspaceSize, executor, stream)
+
+
+def aclnnAvgPool3dBackwardGetWorkspaceSize(
+    gradOutput: Address,
+    self: Address,
+    kernelSize: Address,
+    stride: Address,
+    padding: Address,
+    ceilMode: bool,
+    countIncludePad: bool,
+    divisorOverride: int,
+    output: Address,
+) -> tuple[int | None, Address, Status]:
+    """The bytes of workspace and an executor of 3-D average pooling backward."""
+    return planned(
+        _nn_avg_pool3d_backward_get_workspace_size,
+        (gradOutput, self),
+        (output,),
+        gradOutput,
+        self,
+        kernelSize,
+        stride,
+        padding,
+        ceilMode,
+        countIncludePad,
+        divisorOverride,
+        output,
+    )
+
+
+def aclnnAvgPool3dBackward(
+    workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
+) -> Status:
+    """Launches; the result is there when the stream is synchronised."""
+    return launch(_nn_avg_pool3d_backward, workspace, workspaceSize, executor, stream)
+
+
+def aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(
+    gradOutput: Address,
+    self: Address,
+    out: Address,
+) -> tuple[int | None, Address, Status]:
+    """The bytes of workspace and an executor of 2-D adaptive average pooling backward."""
+    return planned(
+        _nn_adaptive_avg_pool2d_backward_get_workspace_size,
+        (gradOutput, self),
+        (out,),
+        gradOutput,
+        self,
+        out,
+    )
+
+
+def aclnnAdaptiveAvgPool2dBackward(
+    workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
+) -> Status:
+    """Launches; the result is there when the stream is synchronised."""
+    return launch(_nn_adaptive_avg_pool2d_backward, workspace, workspaceSize, executor, stream)
+
+
+def aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(
+    gradOutput: Address,
+    self: Address,
+    out: Address,
+) -> tuple[int | None, Address, Status]:
+    """The bytes of workspace and an executor of 3-D adaptive average pooling backward."""
+    return planned(
+        _nn_adaptive_avg_pool3d_backward_get_workspace_size,
+        (gradOutput, self),
+        (out,),
+        gradOutput,
+        self,
+        out,
+    )
+
+
+def aclnnAdaptiveAvgPool3dBackward(
+    workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
+) -> Status:
+    """Launches; the result is there when the stream is synchronised."""
+    return launch(_nn_adaptive_avg_pool3d_backward, workspace, workspaceSize, executor, stream)
+
+
+def aclnnConvolutionBackwardGetWorkspaceSize(
+    gradOutput: Address,
+    input: Address,
+    weight: Address,
+    biasSizes: Address,
+    stride: Address,
+    padding: Address,
+    dilation: Address,
+    transposed: bool,
+    outputPadding: Address,
+    groups: int,
+    outputMask: Address,
+    cubeMathType: int,
+    gradInput: Address,
+    gradWeight: Address,
+    gradBias: Address,
+) -> tuple[int | None, Address, Status]:
+    """The bytes of workspace and an executor of convolution backward."""
+    return planned(
+        _nn_convolution_backward_get_workspace_size,
+        (gradOutput, input, weight),
+        (gradInput, gradWeight, gradBias),
+        gradOutput,
+        input,
+        weight,
+        biasSizes,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        outputPadding,
+        groups,
+        outputMask,
+        cubeMathType,
+        gradInput,
+        gradWeight,
+        gradBias,
+    )
+
+
+def aclnnConvolutionBackward(
+    workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
+) -> Status:
+    """Launches; the result is there when the stream is synchronised."""
+    return launch(_nn_convolution_backward, workspace, workspaceSize, executor, stream)
