@@ -3,6 +3,7 @@
 #   make demo      run every operator on model-sized tensors
 #   make test      lint, types, all tests, sanitizers
 #   make bench     speed, side by side with PyTorch; what a call through the C interfaces costs
+#   make bench-train   training steps of whole networks, with backops.torch and without
 #   make docs      the documentation, into build/site
 #   make picture   the README's picture, from the figures in docs/pictures/bench.json
 #   make fuzz      generated cases for as long as you let it (FUZZ_MINUTES=10)
@@ -21,7 +22,7 @@ SOURCES := CMakeLists.txt pyproject.toml \
 CPP_FILES := $(shell find cpp examples tests/c -name '*.h' -o -name '*.cpp' -o -name '*.inc' \
   -o -name '*.c')
 
-.PHONY: demo test bench docs picture fuzz format lint types unit sanitize slow clean
+.PHONY: demo test bench bench-train docs picture fuzz format lint types unit sanitize slow clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m backops demo
@@ -40,6 +41,9 @@ docs: $(VENV)/docs-tools
 picture: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m backops._bench.plot docs/pictures/bench.json docs/pictures/bench.svg
 	$(BIN)/python docs/pictures/windows.py
+
+bench-train: $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python bench/train.py
 
 # ---- set-up ----
 
@@ -65,7 +69,7 @@ lint: $(VENV)/test-tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP_FILES)
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src cpp tests examples
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src cpp tests examples bench
 
 types: $(VENV)/test-tools
 	$(BIN)/mypy

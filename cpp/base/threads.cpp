@@ -153,8 +153,33 @@ int default_thread_count() {
   return count < 1 ? 1 : count > kMaxThreads ? kMaxThreads : count;
 }
 
+namespace {
+
+thread_local const Team* t_team = nullptr;
+
+void run_on(const Team& team, int threads, Work work, void* context) {
+  struct Job {
+    Work work;
+    void* context;
+    int (*thread_number)();
+  } job{work, context, team.thread_number};
+  const auto take_part = [](void* data) {
+    const Job& own = *static_cast<Job*>(data);
+    own.work(own.context, own.thread_number());
+  };
+  team.run(take_part, &job, static_cast<unsigned>(threads), 0);
+}
+
+}  // namespace
+
+OnTeam::OnTeam(const Team* team) : before_(t_team) {
+  if (team != nullptr) t_team = team;
+}
+OnTeam::~OnTeam() { t_team = before_; }
+
 void run_parallel(int threads, Work work, void* context) noexcept {
   if (threads <= 1) return work(context, 0);
+  if (t_team != nullptr) return run_on(*t_team, threads, work, context);
   Pool::shared().run(threads, work, context);
 }
 

@@ -20,4 +20,27 @@ BACKOPS_API int default_thread_count();
 using Work = void (*)(void* context, int worker);
 BACKOPS_API void run_parallel(int threads, Work work, void* context) noexcept;
 
+// Threads of somebody else. A framework's OpenMP workers stay awake for a while after each region
+// of theirs; work that is put between such regions does best on the same workers.
+struct Team {
+  // Calls function(data) on up to `threads` threads, the caller being one of them, and returns when
+  // all calls have. The type is that of GOMP_parallel, `flags` is 0.
+  void (*run)(void (*function)(void*), void* data, unsigned threads, unsigned flags);
+  // Inside `function`: 0 for the caller, another number below `threads` for each other thread.
+  int (*thread_number)();
+};
+
+// While one exists, run_parallel of the thread that made it uses `team` in place of the pool; null
+// changes nothing.
+class BACKOPS_API OnTeam {
+ public:
+  explicit OnTeam(const Team* team);
+  ~OnTeam();
+  OnTeam(const OnTeam&) = delete;
+  OnTeam& operator=(const OnTeam&) = delete;
+
+ private:
+  const Team* const before_;
+};
+
 }  // namespace backops

@@ -126,7 +126,7 @@ ConvResults make_results(nb::handle out, nb::handle grad_output, const Array& so
 }
 
 nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvResults& results,
-                    const Memory& workspace, int threads) {
+                    const Memory& workspace, const CallThreads& threads) {
   ConvTensors tensors = inputs;
   tensors.grad_input = results.view(0);
   tensors.grad_weight = results.view(1);
@@ -144,7 +144,8 @@ nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvR
       temporary.reset(new char[bytes]);
       memory = temporary.get();
     }
-    done = plan.run(tensors, memory, threads);
+    const OnTeam on_team(threads.team);
+    done = plan.run(tensors, memory, threads.count);
   }
   if (!done) throw std::bad_alloc();
   return results.finish();
@@ -153,7 +154,7 @@ nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvR
 nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle weight,
                          nb::handle stride, nb::handle padding, nb::handle dilation,
                          nb::handle groups, nb::handle output_mask, nb::handle precision,
-                         nb::handle out) {
+                         nb::handle out, nb::handle thread_count, const Team* team) {
   try {
     const Array source = view_of(grad_output, "{grad_output}");
     ConvProblem problem;
@@ -171,9 +172,9 @@ nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle we
     tensors.weight = kernel.view();
     check_conv_inputs(problem, tensors);
     const ConvResults results = make_results(out, grad_output, source, problem);
-    const int threads = g_threads;
+    const CallThreads threads = call_threads(thread_count, team);
     const bool deterministic = g_deterministic;
-    const auto plan = find_or_make_plan(problem, threads, deterministic);
+    const auto plan = find_or_make_plan(problem, threads.count, deterministic);
     return run_conv(*plan, tensors, results, {}, threads);
   } catch (const Error& error) {
     raise_as_python(error, "conv_backward", conv_name);
@@ -206,7 +207,8 @@ struct PythonConvPlan {
       tensors.weight = kernel.view();
       plan->check_inputs(tensors);
       const ConvResults results = make_results(out, grad_output, source, problem);
-      return run_conv(*plan, tensors, results, memory, std::min<int>(threads, g_threads));
+      return run_conv(*plan, tensors, results, memory,
+                      {std::min<int>(threads, g_threads), nullptr});
     } catch (const Error& error) {
       raise_as_python(error, "plan.conv_backward", conv_name);
     }
@@ -254,7 +256,8 @@ void bind_conv(nb::module_& m) {
   using namespace nb::literals;
   m.def("conv_backward", conv_backward, "grad_output"_a.none(), "input"_a.none(), "weight"_a.none(),
         "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
-        "output_mask"_a.none(), "precision"_a.none(), "out"_a.none());
+        "output_mask"_a.none(), "precision"_a.none(), "out"_a.none(),
+        "threads"_a.none() = nb::none(), "team"_a.none() = nb::none());
   m.def("plan_conv", plan_conv, "input_shape"_a.none(), "weight_shape"_a.none(), "stride"_a.none(),
         "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(), "output_mask"_a.none(),
         "precision"_a.none(), "dtype"_a.none());

@@ -62,7 +62,7 @@ Result make_result(nb::handle out, nb::handle grad_output, const Array& source,
 
 // Runs `plan`; no workspace means this thread's own.
 nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& result,
-                    const Memory& workspace, int threads) {
+                    const Memory& workspace, const CallThreads& threads) {
   if (!result.given.is_none()) {
     plan.check_grad_input(result.array.view, source.view);
     check_writable(result.array, "{grad_input}");
@@ -71,15 +71,17 @@ nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& res
   {
     const WithoutGil released;
     char* const memory =
-        workspace.data ? workspace.data : own_workspace(plan.workspace_bytes(threads));
-    plan.run(source.view, result.view(), memory, threads);
+        workspace.data ? workspace.data : own_workspace(plan.workspace_bytes(threads.count));
+    const OnTeam on_team(threads.team);
+    plan.run(source.view, result.view(), memory, threads.count);
   }
   return result.finish();
 }
 
 template <class SetWindows>
 nb::object pool_backward(const char* function, int rank, nb::handle grad_output, nb::handle input,
-                         nb::handle out, const SetWindows& set_windows_of) {
+                         nb::handle out, const CallThreads& threads,
+                         const SetWindows& set_windows_of) {
   try {
     const Array source = view_of(grad_output, "{grad_output}");
     const ShapeOf input_shape = shape_of(input, "{input}");
@@ -95,7 +97,7 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     // Before the plan is made: tables for a result that fits no memory would fit none either.
     const Result result = make_result(out, grad_output, source, problem);
     if (!plan) plan = find_or_make_plan(problem);
-    return run_plan(*plan, source, result, {}, g_threads);
+    return run_plan(*plan, source, result, {}, threads);
   } catch (const Error& error) {
     raise_as_python(error, function, pool_name);
   }
@@ -104,11 +106,12 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
 nb::object avg_pool_backward(const char* function, int rank, nb::handle grad_output,
                              nb::handle input, nb::handle kernel_size, nb::handle stride,
                              nb::handle padding, nb::handle ceil_mode, nb::handle count_include_pad,
-                             nb::handle divisor_override, nb::handle precision, nb::handle out) {
+                             nb::handle divisor_override, nb::handle precision, nb::handle out,
+                             nb::handle threads, const Team* team) {
   const WindowArguments windows{kernel_size,       stride,           padding,  ceil_mode,
                                 count_include_pad, divisor_override, precision};
   return pool_backward(
-      function, rank, grad_output, input, out,
+      function, rank, grad_output, input, out, call_threads(threads, team),
       [&](PoolProblem& problem, const TensorView&) { set_windows(problem, windows); });
 }
 
@@ -126,8 +129,10 @@ void set_output_size(PoolProblem& problem, const TensorView& grad_output) {
 }
 
 nb::object adaptive_avg_pool_backward(const char* function, int rank, nb::handle grad_output,
-                                      nb::handle input, nb::handle out) {
-  return pool_backward(function, rank, grad_output, input, out, set_output_size);
+                                      nb::handle input, nb::handle out, nb::handle threads,
+                                      const Team* team) {
+  return pool_backward(function, rank, grad_output, input, out, call_threads(threads, team),
+                       set_output_size);
 }
 
 struct PythonPlan {
@@ -149,7 +154,7 @@ struct PythonPlan {
       const Memory memory = read_workspace(workspace, workspace_size());
       plan->check_grad_output(source.view);
       const Result result = make_result(out, grad_output, source, plan->problem());
-      return run_plan(*plan, source, result, memory, std::min<int>(threads, g_threads));
+      return run_plan(*plan, source, result, memory, {std::min<int>(threads, g_threads), nullptr});
     } catch (const Error& error) {
       raise_as_python(error, function, pool_name);
     }
@@ -261,9 +266,11 @@ void bind_pool(nb::module_& m) {
   m.def("avg_pool_backward", avg_pool_backward, "function"_a, "rank"_a, "grad_output"_a.none(),
         "input"_a.none(), "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(),
         "ceil_mode"_a.none(), "count_include_pad"_a.none(), "divisor_override"_a.none(),
-        "precision"_a.none(), "out"_a.none());
+        "precision"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none(),
+        "team"_a.none() = nb::none());
   m.def("adaptive_avg_pool_backward", adaptive_avg_pool_backward, "function"_a, "rank"_a,
-        "grad_output"_a.none(), "input"_a.none(), "out"_a.none());
+        "grad_output"_a.none(), "input"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none(),
+        "team"_a.none() = nb::none());
   m.def("plan_avg_pool", plan_avg_pool, "function"_a, "rank"_a, "input_shape"_a.none(),
         "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(), "ceil_mode"_a.none(),
         "count_include_pad"_a.none(), "divisor_override"_a.none(), "precision"_a.none(),

@@ -17,13 +17,21 @@ std::atomic<bool> g_deterministic{false};
 
 namespace {
 
-void set_num_threads(nb::handle n) {
+int read_thread_count(nb::handle n, const char* argument) {
   std::int64_t value = 0;
   if (!as_int64(n, &value) || value < 1 || value > kMaxThreads) {
-    throw Error(ErrorKind::param, "set_num_threads: n", short_repr(n),
+    throw Error(ErrorKind::param, argument, short_repr(n),
                 "expected an int from 1 to " + std::to_string(kMaxThreads));
   }
-  g_threads = static_cast<int>(value);
+  return static_cast<int>(value);
+}
+
+void set_num_threads(nb::handle n) { g_threads = read_thread_count(n, "set_num_threads: n"); }
+
+// The addresses of two functions: of GOMP_parallel and omp_get_thread_num, say.
+Team make_team(std::uintptr_t run, std::uintptr_t thread_number) {
+  return {reinterpret_cast<decltype(Team::run)>(run),
+          reinterpret_cast<decltype(Team::thread_number)>(thread_number)};
 }
 
 // Pooling is deterministic for any number of threads anyway; convolution looks at the flag.
@@ -37,6 +45,10 @@ void set_deterministic(nb::handle flag) {
 
 }  // namespace
 
+CallThreads call_threads(nb::handle count, const Team* team) {
+  return {count.is_none() ? g_threads.load() : read_thread_count(count, "threads"), team};
+}
+
 void bind_settings(nb::module_& m) {
   using namespace nb::literals;
   // Not done while the module loads: an error there would always be an ImportError.
@@ -48,6 +60,7 @@ void bind_settings(nb::module_& m) {
   m.def("set_num_threads", set_num_threads, "n"_a.none());
   m.def("get_num_threads", [] { return g_threads.load(); });
   m.def("set_deterministic", set_deterministic, "flag"_a.none());
+  nb::class_<Team>(m, "Team").def(nb::new_(&make_team), "run"_a, "thread_number"_a);
 }
 
 }  // namespace backops::python

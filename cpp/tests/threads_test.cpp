@@ -173,6 +173,82 @@ void test_callers_come_and_go() {
   CHECK(right);
 }
 
+// ---- threads of somebody else -------------------------------------------------------------------
+
+thread_local int t_number = 0;
+
+// A team as an OpenMP runtime would be, that starts one thread fewer than it is asked for.
+void run_on_new_threads(void (*function)(void*), void* data, unsigned threads, unsigned flags) {
+  CHECK_EQUAL(flags, 0u);
+  std::vector<std::thread> others;
+  for (unsigned number = 1; number + 1 < threads; ++number) {
+    others.emplace_back([=] {
+      t_number = static_cast<int>(number);
+      function(data);
+    });
+  }
+  function(data);
+  for (std::thread& other : others) other.join();
+}
+
+std::atomic<int> g_team_runs{0};
+
+constexpr Team kNewThreads{run_on_new_threads, [] { return t_number; }};
+constexpr Team kCountedThreads{
+    [](void (*function)(void*), void* data, unsigned threads, unsigned flags) {
+      ++g_team_runs;
+      run_on_new_threads(function, data, threads, flags);
+    },
+    [] { return t_number; }};
+
+void test_work_on_a_team() {
+  for (const int threads : {1, 2, 5, kMostWorkers}) {
+    const Situation here("threads=%d", threads);
+    const OnTeam on_team(&kNewThreads);
+    bool right = true;
+    for (int repeat = 0; repeat < 20; ++repeat) right &= run_job(200, threads);
+    CHECK(right);
+  }
+}
+
+// Only this thread's calls, only as long as it is asked for, and not those that need no other
+// thread.
+void test_team_is_that_of_the_caller() {
+  g_team_runs = 0;
+  {
+    const OnTeam on_team(&kCountedThreads);
+    CHECK(run_job(100, 3));
+    CHECK_EQUAL(g_team_runs.load(), 1);
+    CHECK(run_job(100, 1));
+    std::thread([] { CHECK(run_job(100, 3)); }).join();
+    CHECK_EQUAL(g_team_runs.load(), 1);
+    {
+      const OnTeam inner(&kNewThreads);
+      CHECK(run_job(100, 3));
+    }
+    const OnTeam nothing(nullptr);
+    CHECK(run_job(100, 3));
+    CHECK_EQUAL(g_team_runs.load(), 2);
+  }
+  CHECK(run_job(100, 3));
+  CHECK_EQUAL(g_team_runs.load(), 2);
+}
+
+void test_many_callers_with_teams() {
+  std::atomic<int> failures{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 6; ++caller) {
+    callers.emplace_back([caller, &failures] {
+      const OnTeam on_team(caller % 2 == 0 ? &kNewThreads : nullptr);
+      for (int i = 0; i < 30; ++i) {
+        if (!run_job(100, 1 + (caller + i) % 4)) ++failures;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  CHECK_EQUAL(failures.load(), 0);
+}
+
 // ---- plans -------------------------------------------------------------------------------------
 
 PoolProblem several_tiles() {
@@ -306,6 +382,9 @@ int main() {
   test_worker_zero_is_the_caller();
   test_many_callers_at_once();
   test_callers_come_and_go();
+  test_work_on_a_team();
+  test_team_is_that_of_the_caller();
+  test_many_callers_with_teams();
   test_one_plan_run_by_many();
   if (kMayFork) test_forked_child_has_threads_of_its_own();
   return test::finish();

@@ -12,6 +12,10 @@ def isa() -> str: ...
 def set_num_threads(n: int) -> None: ...
 def get_num_threads() -> int: ...
 def set_deterministic(flag: bool) -> None: ...
+
+class Team:
+    def __init__(self, run: int, thread_number: int) -> None: ...
+
 def fill_and_copy(
     target: int, target_bytes: int, source: int, source_bytes: int, threads: int, /
 ) -> None: ...
@@ -31,9 +35,17 @@ def avg_pool_backward(
     divisor_override: Any,
     precision: Any,
     out: Any,
+    threads: int | None = ...,
+    team: Team | None = ...,
 ) -> Any: ...
 def adaptive_avg_pool_backward(
-    function: str, rank: int, grad_output: Any, input: Any, out: Any
+    function: str,
+    rank: int,
+    grad_output: Any,
+    input: Any,
+    out: Any,
+    threads: int | None = ...,
+    team: Team | None = ...,
 ) -> Any: ...
 def plan_avg_pool(
     function: str,
@@ -85,6 +97,8 @@ def conv_backward(
     output_mask: Any,
     precision: Any,
     out: Any,
+    threads: int | None = ...,
+    team: Team | None = ...,
 ) -> tuple[Any, Any, Any]: ...
 def plan_conv(
     input_shape: Any,

@@ -1,0 +1,182 @@
+"""The kernels that PyTorch calls in place of its own.
+
+Each is made around PyTorch's own kernel, `own`, and hands it every call that is not for us: what
+is not supported here, and what PyTorch is better at. What is wrong with a call is told as PyTorch
+would, by a RuntimeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from backops import _native, errors
+from backops.torch import choice, threads
+from backops.torch.layouts import suggested_format, with_usual_strides
+
+Kernel = Callable[..., Any]
+
+# Subclasses may have other ideas of what a size or a dtype is.
+PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
+DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
+# Refused here, but not wrong: memory on another device, a result that overlaps.
+NOT_FOR_US = (errors.LayoutError, errors.DTypeError, MemoryError)
+
+
+def are_supported(first: Any, *others: Any) -> bool:
+    """Whether all are there, not empty, of PyTorch's own types and of one dtype that is ours."""
+    if type(first) not in PLAIN_TYPES or first.dtype not in DTYPES or not first.numel():
+        return False
+    for other in others:
+        if type(other) not in PLAIN_TYPES or other.dtype is not first.dtype or not other.numel():
+            return False
+    return True
+
+
+# ---- pooling -------------------------------------------------------------------------------------
+
+
+def avg_pool_backward(own: Any, rank: int) -> Kernel:
+    function = f"avg_pool{rank}d_backward"
+
+    def backward(
+        keyset: Any,
+        grad_output: Any,
+        input: Any,
+        kernel_size: list[int],
+        stride: list[int],
+        padding: list[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+        **out: Any,
+    ) -> Any:
+        windows = kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        # PyTorch refuses a divisor of 0, which means none here.
+        if divisor_override != 0 and is_ours(grad_output, input, **out):
+            try:
+                return _native.avg_pool_backward(
+                    function, rank, grad_output, input, *windows, "keep",
+                    result_of_pool(input, rank, **out), torch.get_num_threads(), threads.team,
+                )  # fmt: skip
+            except NOT_FOR_US:
+                pass
+            except errors.Error as error:
+                raise RuntimeError(str(error)) from None
+        check_leading_sizes(function, rank, grad_output, input)
+        return own.call_boxed(keyset, grad_output, input, *windows, **out)
+
+    return backward
+
+
+def adaptive_avg_pool_backward(own: Any, rank: int) -> Kernel:
+    function = f"adaptive_avg_pool{rank}d_backward"
+
+    def backward(keyset: Any, grad_output: Any, input: Any, **out: Any) -> Any:
+        if is_ours(grad_output, input, **out):
+            try:
+                return _native.adaptive_avg_pool_backward(
+                    function, rank, grad_output, input, result_of_pool(input, rank, **out),
+                    torch.get_num_threads(), threads.team,
+                )  # fmt: skip
+            except NOT_FOR_US:
+                pass
+            except errors.Error as error:
+                raise RuntimeError(str(error)) from None
+        check_leading_sizes(function, rank, grad_output, input)
+        return own.call_boxed(keyset, grad_output, input, **out)
+
+    return backward
+
+
+def is_ours(grad_output: Any, input: Any, grad_input: Any = None) -> bool:
+    """Whether a pooling operator takes these; `grad_input` is there in an out-variant only."""
+    if not are_supported(grad_output, input) or not choice.pool_is_faster(input):
+        return False
+    # PyTorch changes the size of a result that does not fit.
+    return grad_input is None or (
+        are_supported(input, grad_input) and grad_input.shape == input.shape
+    )
+
+
+def result_of_pool(input: Any, rank: int, grad_input: Any = None) -> Any:
+    if grad_input is not None:
+        return grad_input
+    # PyTorch's 3-D pooling has contiguous results only.
+    memory_format = suggested_format(input) if rank == 2 else torch.contiguous_format
+    return torch.empty_like(input, memory_format=memory_format, requires_grad=False)
+
+
+def check_leading_sizes(function: str, rank: int, grad_output: Any, input: Any) -> None:
+    """Batch and channels of `grad_output`: PyTorch's kernels read beyond one that is smaller."""
+    with torch._C.DisableTorchFunctionSubclass():
+        got, wanted = grad_output.shape[:-rank], input.shape[:-rank]
+        if got != wanted:
+            raise RuntimeError(
+                f"{function}: grad_output is {tuple(grad_output.shape)}, expected the batch and "
+                f"channels of input {tuple(input.shape)}"
+            )
+
+
+# ---- convolution ---------------------------------------------------------------------------------
+
+
+def convolution_backward(own: Any) -> Kernel:
+    def backward(
+        keyset: Any,
+        grad_output: Any,
+        input: Any,
+        weight: Any,
+        bias_sizes: list[int] | None,
+        stride: list[int],
+        padding: list[int],
+        dilation: list[int],
+        transposed: bool,
+        output_padding: list[int],
+        groups: int,
+        output_mask: list[bool],
+    ) -> Any:
+        if (
+            not transposed
+            and True in output_mask
+            and are_supported(grad_output, input, weight)
+            and choice.conv_is_faster(grad_output, input, weight, groups, output_mask[0])
+        ):
+            try:
+                return _native.conv_backward(
+                    grad_output, input, weight, stride, padding, dilation, groups, output_mask,
+                    "keep", results_of_conv(input, weight, output_mask),
+                    torch.get_num_threads(), threads.team,
+                )  # fmt: skip
+            except NOT_FOR_US:
+                pass
+            except errors.Error as error:
+                raise RuntimeError(str(error)) from None
+        with torch._C.DisableTorchFunctionSubclass():
+            grad_output, input, weight = (
+                tensor if tensor is None else with_usual_strides(tensor)
+                for tensor in (grad_output, input, weight)
+            )
+        return own.call_boxed(
+            keyset, grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
+            output_padding, groups, output_mask,
+        )  # fmt: skip
+
+    return backward
+
+
+def results_of_conv(input: Any, weight: Any, output_mask: list[bool]) -> tuple[Any, Any, Any]:
+    """New tensors in the memory formats that PyTorch gives them, None where not asked for."""
+    memory_format = suggested_format(input)
+    if memory_format is torch.contiguous_format:
+        memory_format = suggested_format(weight)
+    new: list[Any] = [None, None, None]
+    if output_mask[0]:
+        new[0] = torch.empty_like(input, memory_format=memory_format, requires_grad=False)
+    if output_mask[1]:
+        new[1] = torch.empty_like(weight, memory_format=memory_format, requires_grad=False)
+    if output_mask[2]:
+        new[2] = weight.new_empty(weight.shape[0])
+    return tuple(new)
