@@ -53,7 +53,10 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """PyTorch is again as it was before `enable()`; does nothing if it is so already."""
+    """PyTorch is again as it was before `enable()`; does nothing if it is so already.
+
+    Not while another thread is in a backward pass: PyTorch may take the kernel away under it.
+    """
     global _library
     with _lock:
         if _library is not None:
