@@ -44,6 +44,7 @@ picture: $(VENV)/installed $(VENV)/test-tools
 
 bench-train: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python bench/train.py
+	$(BIN)/python bench/jax_step.py
 
 # ---- set-up ----
 

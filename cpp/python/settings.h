@@ -12,8 +12,8 @@ namespace backops::python {
 extern std::atomic<int> g_threads;
 extern std::atomic<bool> g_deterministic;
 
-// Where one call runs: `count` threads of `team`, or of our own pool if that is null. Without a count,
-// as many as set_num_threads says.
+// Where one call runs: `count` threads of `team`, or of our own pool if that is null. Without a
+// count, as many as set_num_threads says.
 struct CallThreads {
   int count;
   const Team* team;
