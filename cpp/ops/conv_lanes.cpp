@@ -20,7 +20,7 @@ namespace {
 // depend on the threads, so neither do the bits.
 constexpr std::int64_t kMostParts = 16;
 constexpr double kMostSumBytes = 64e6;  // of all parts together
-constexpr std::int64_t kMostBlocksAtOnce = 4;
+constexpr std::int64_t kMostBlocksAtOnce = 2;
 // Scratch memory of a block that is aimed at, and the most that is used where rows are long.
 constexpr std::int64_t kWantedScratchBytes = 40 << 10;
 constexpr double kMostScratchBytes = 4e6;
