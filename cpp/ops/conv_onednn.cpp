@@ -55,8 +55,8 @@ std::unique_ptr<const Gradient> first_of(const Maker<Gradient> (&makers)[kCount]
 
 constexpr Maker<InputGradient> kInputGradients[] = {
     make_pointwise_input_gradient, make_unfolded_input_gradient, make_conv_input_gradient};
-constexpr Maker<WeightGradient> kWeightGradients[] = {
-    make_pointwise_weight_gradient, make_conv_weight_gradient, make_unfolded_weight_gradient};
+constexpr Maker<WeightGradient> kWeightGradients[] = {make_pointwise_weight_gradient,
+                                                      make_conv_weight_gradient};
 
 class OnednnEngine : public ConvEngine {
  public:

@@ -62,8 +62,6 @@ std::unique_ptr<const WeightGradient> make_pointwise_weight_gradient(const ConvS
 // Few channels: the windows of some outputs are written out, one a row.
 std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShape& shape,
                                                                   const ConvCuts& cuts);
-std::unique_ptr<const WeightGradient> make_unfolded_weight_gradient(const ConvShape& shape,
-                                                                    const ConvCuts& cuts);
 
 // Parts of the weight gradient, each of which has sums of its own. Where the same bits are wanted
 // for any number of threads, they do not depend on it.

@@ -211,27 +211,6 @@ class Unfolding {
     return {rows, (rows + most_rows - 1) / most_rows};
   }
 
-  // Windows of the images; what is outside is zero.
-  void unfold(std::int64_t first, std::int64_t end, const float* images, float* windows) const {
-    const std::int64_t length = s_.kernel[2] * s_.channels;
-    for_rows(first, end, [&](std::int64_t image_row, std::int64_t at) {
-      float* to = windows + at;
-      for (std::int64_t w = 0; w < s_.out[2]; ++w, to += window_) {
-        const Span span = inside(w);
-        if (image_row < 0 || span.begin >= span.end) {
-          std::fill(to, to + length, 0.0f);
-          continue;
-        }
-        std::fill(to, to + span.begin * s_.channels, 0.0f);
-        const float* const from = images + image_row + in_index(2, w, span.begin) * s_.channels;
-        std::memcpy(
-            to + span.begin * s_.channels, from,
-            static_cast<std::size_t>((span.end - span.begin) * s_.channels) * sizeof(float));
-        std::fill(to + span.end * s_.channels, to + length, 0.0f);
-      }
-    });
-  }
-
   // Adds windows to the images they are of.
   void fold(std::int64_t first, std::int64_t end, const float* windows, float* images) const {
     for_rows(first, end, [&](std::int64_t image_row, std::int64_t at) {
@@ -350,52 +329,6 @@ class UnfoldedInputGradient : public InputGradient {
   ByPart<Product> products_;
 };
 
-class UnfoldedWeightGradient : public WeightGradient {
- public:
-  UnfoldedWeightGradient(const ConvShape& shape, const ConvCuts& cuts)
-      : s_(shape),
-        unfolding_(s_),
-        tiles_(unfolding_.cut(s_.batch * unfolding_.image_rows(), kTileElements)),
-        parts_{tiles_.count, std::min(tiles_.count, weight_cuts(cuts))} {
-    products_ = ByPart<Product>(tiles_, [&](std::int64_t rows) {
-      return Product(s_.outputs, unfolding_.window(), unfolding_.outputs_in(rows), Order::columns,
-                     Order::rows, true);
-    });
-  }
-
-  std::string name() const override { return "unfolded:" + products_.smaller.name(); }
-  std::size_t scratch_bytes() const override {
-    return unfolding_.bytes_of(tiles_.larger()) + products_.scratch_bytes();
-  }
-  std::int64_t parts() const override { return parts_.count; }
-  std::int64_t sum_elements() const override { return s_.weights(); }
-
-  void run(std::int64_t part, const GradientTensors& t, float* sums, char* scratch) const override {
-    float* const windows = reinterpret_cast<float*>(scratch);
-    char* const more = scratch + unfolding_.bytes_of(tiles_.larger());
-    std::fill_n(sums, s_.weights(), 0.0f);
-    for (std::int64_t tile = parts_.first(part); tile < parts_.first(part + 1); ++tile) {
-      const std::int64_t first = tiles_.first(tile), end = tiles_.first(tile + 1);
-      unfolding_.unfold(first, end, t.input, windows);
-      products_.of(tiles_, tile)
-          .run(t.grad_output + unfolding_.outputs_in(first) * s_.outputs, windows, sums, more);
-    }
-  }
-
-  void write(const float* sums, float* grad_weight, char*) const override {
-    for (std::int64_t o = 0; o < s_.outputs; ++o) {
-      transpose_weights(sums + o * unfolding_.window(), grad_weight + o * unfolding_.window(),
-                        s_.kernel_positions(), s_.channels);
-    }
-  }
-
- private:
-  const ConvShape s_;
-  const Unfolding unfolding_;
-  const EvenParts tiles_, parts_;  // tiles of rows of all images, parts of tiles
-  ByPart<Product> products_;
-};
-
 }  // namespace
 
 std::unique_ptr<const InputGradient> make_pointwise_input_gradient(const ConvShape& shape,
@@ -414,12 +347,6 @@ std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShap
                                                                   const ConvCuts& cuts) {
   if (!is_worth_unfolding(shape)) return nullptr;
   return std::make_unique<const UnfoldedInputGradient>(shape, cuts);
-}
-
-std::unique_ptr<const WeightGradient> make_unfolded_weight_gradient(const ConvShape& shape,
-                                                                    const ConvCuts& cuts) {
-  if (!is_worth_unfolding(shape)) return nullptr;
-  return std::make_unique<const UnfoldedWeightGradient>(shape, cuts);
 }
 
 }  // namespace backops
