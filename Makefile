@@ -76,7 +76,7 @@ types: $(VENV)/test-tools
 	$(BIN)/mypy
 
 unit: $(VENV)/installed $(VENV)/test-tools
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 # The core, the C libraries and the extension with address and undefined-behaviour sanitizers, under
 # the C++ tests, the C programs and the same Python cases; threads under the thread sanitizer.
