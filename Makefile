@@ -72,7 +72,8 @@ lint: $(VENV)/test-tools
 	$(BIN)/clang-format --dry-run --Werror $(CPP_FILES)
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src cpp tests examples bench
 
-types: $(VENV)/test-tools
+# With the package, for the types of what it depends on.
+types: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/mypy
 
 unit: $(VENV)/installed $(VENV)/test-tools
