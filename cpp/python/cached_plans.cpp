@@ -56,7 +56,9 @@ ConvKey key_of(const ConvProblem& p, int threads, bool deterministic) {
 }
 
 PlanCache<ConvKey, ConvPlan>& conv_cache() {
-  static PlanCache<ConvKey, ConvPlan> cache(64);
+  // More than any network has distinct layers: one plan too few, and a training step, which comes
+  // to them in the same order every time, would make them all again. A plan takes 0.3 MB.
+  static PlanCache<ConvKey, ConvPlan> cache(256);
   return cache;
 }
 
