@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import c_programs
 import pytest
 
 from backops import acl, infiniop
@@ -77,6 +79,59 @@ def test_wrong_library_is_refused() -> None:
         open_library("libm.so.6", "toaster")
 
 
+IDLE_INFINIOP = """
+#include <infiniop.h>
+infiniStatus_t infiniopAvgPoolBackward(infiniopAvgPoolBackwardDescriptor_t desc, void *workspace,
+                                       size_t workspace_size, void *grad_input,
+                                       const void *grad_output, const void *input, void *stream) {
+  (void)desc, (void)workspace, (void)workspace_size, (void)grad_input;
+  (void)grad_output, (void)input, (void)stream;
+  return INFINI_STATUS_SUCCESS;
+}
+"""
+IDLE_CANN = """
+#include <aclnnop/aclnn_avgpool2d_backward.h>
+aclnnStatus aclnnAvgPool2dBackward(void*, uint64_t, aclOpExecutor*, aclrtStream) { return 0; }
+"""
+SHARED = ("-shared", "-fPIC", "-Wl,--no-as-needed")
+
+
+def idle_infiniop(folder: Path) -> Path:
+    source = folder / "idle.c"
+    source.write_text(IDLE_INFINIOP)
+    return c_programs.build_c(source, folder, infiniop.root(), *SHARED)
+
+
+def idle_cann(folder: Path) -> Path:
+    source = folder / "idle.cpp"
+    source.write_text(IDLE_CANN)
+    return c_programs.build_cann(source, folder, acl.root(), *SHARED)
+
+
+@pytest.mark.parametrize("build", [idle_infiniop, idle_cann])
+def test_what_a_library_leaves_unwritten_is_wrong(
+    build: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    """Also where zeros, which new memory often holds, would be right: in no window."""
+    row = {"name": "gaps", "operator": "avg_pool2d_backward", "input": [2, 3, 8, 8]}
+    case = cases.parse_row("here", {**row, "kernel_size": 1, "stride": 2})
+    target = Target(library=str(build(tmp_path)))
+    (result,) = suite.run_suite(case, target, "float32", show=False)
+    assert result.status == "wrong"
+    assert result.wrong == result.elements == 2 * 3 * 8 * 8
+
+
+def test_suite_of_which_nothing_ran_is_not_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "adaptive.json"
+    row = {"operator": "adaptive_avg_pool1d_backward", "input": [1, 4], "output_size": 2}
+    path.write_text(json.dumps([{"name": "none", **row}]))
+    library = infiniop.root() / "lib" / "libinfiniop.so"
+    assert main(["verify", "--suite", str(path), "--library", str(library)]) == 2
+    assert "not checked by float32: 0 right, 0 not, 1 skipped" in capsys.readouterr().out
+
+
 def test_wrong_candidate_is_caught(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["verify", "--suite", str(small), "--candidate", "suite_candidates:flipped_padding"]
     assert main(arguments) == 1
@@ -97,10 +152,15 @@ def test_slow_case_is_stopped(small: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(
     ("candidate", "detail"),
-    [("raising", "RuntimeError: out of luck"), ("changing", "changed grad_output")],
+    [
+        ("raising", "RuntimeError: out of luck"),
+        ("changing", "changed grad_output"),
+        ("changing_weight", "changed weight"),
+    ],
 )
 def test_failure_is_told(candidate: str, detail: str) -> None:
-    case = cases.parse_row("here", SMALL[0])[0]
+    conv = {"name": "conv", "operator": "conv_backward", "input": [1, 2, 5], "weight": [2, 2, 3]}
+    case = cases.parse_row("here", conv if "weight" in candidate else SMALL[0])[0]
     run = open_module(f"suite_candidates:{candidate}")
     result = workers.run_case(case, run, "float32")
     assert result.status == "failed"

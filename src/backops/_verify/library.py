@@ -8,8 +8,8 @@ the library that is checked, and the loader would mix them up.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from backops._calls import ADAPTIVE, FIXED, Call
 from backops._command import CommandError
+from backops._verify.truth import conv_numbers, pool_numbers
 
 DEVICES = (
     "cpu", "nvidia", "cambricon", "ascend", "metax", "moore", "iluvatar", "kunlun", "hygon", "qy",
@@ -113,10 +114,9 @@ def int64s(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
 
 
-def per_axis(call: Call, name: str, default: Any) -> tuple[int, ...]:
-    value = call.parameters.get(name, default)
-    numbers = (value,) if isinstance(value, int) else tuple(value)
-    return numbers * call.rank if len(numbers) == 1 else numbers
+def unwritten(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A result before the library writes it: what it leaves out stays NaN, and is found wrong."""
+    return np.full(shape, np.nan, dtype)
 
 
 def check(call: Call, dtypes: dict[str, int]) -> None:
@@ -153,12 +153,10 @@ class InfiniOp:
 
     def pool(self, call: Call) -> Results:
         grad, shape = batched(call.grad_output, call), batched_shape(call.input_shape, call)
-        result = np.empty(shape, grad.dtype)
-        kernel = per_axis(call, "kernel_size", 1)
-        stride = per_axis(call, "stride", kernel)
+        result = unwritten(shape, grad.dtype)
         with ExitStack() as stack:
-            small = stack.enter_context(self.descriptor(grad.shape, grad.dtype))
-            large = stack.enter_context(self.descriptor(shape, grad.dtype))
+            small = self.descriptor(stack, grad.shape, grad.dtype)
+            large = self.descriptor(stack, shape, grad.dtype)
             operator = Pointer()
             self.symbols.call(
                 "infiniopCreateAvgPoolBackwardDescriptor",
@@ -167,9 +165,7 @@ class InfiniOp:
                 large,
                 small,
                 large,
-                int64s(kernel),
-                int64s(stride),
-                int64s(per_axis(call, "padding", 0)),
+                *map(int64s, pool_numbers(call)),
                 ctypes.c_bool(call.parameters.get("ceil_mode", False)),
             )
             stack.callback(self.symbols.call, "infiniopDestroyAvgPoolBackwardDescriptor", operator)
@@ -182,10 +178,12 @@ class InfiniOp:
         assert isinstance(call.weight, np.ndarray)
         grad, input = batched(call.grad_output, call), batched(call.input, call)
         weight = np.ascontiguousarray(call.weight)
-        results = [np.empty(a, grad.dtype) for a in (input.shape, weight.shape, weight.shape[:1])]
+        stride, padding, dilation = conv_numbers(call)
+        shapes = (input.shape, weight.shape, weight.shape[:1])
+        results = [unwritten(shape, grad.dtype) for shape in shapes]
         with ExitStack() as stack:
             descriptors = [
-                stack.enter_context(self.descriptor(shape, grad.dtype))
+                self.descriptor(stack, shape, grad.dtype)
                 for shape in (grad.shape, input.shape, weight.shape, weight.shape[:1])
             ]
             operator = Pointer()
@@ -194,9 +192,7 @@ class InfiniOp:
                 self.handle,
                 ctypes.byref(operator),
                 *descriptors,
-                int64s(per_axis(call, "padding", 0)),
-                int64s(per_axis(call, "stride", 1)),
-                int64s(per_axis(call, "dilation", 1)),
+                *map(int64s, (padding, stride, dilation)),
                 ctypes.c_size_t(call.parameters.get("groups", 1)),
             )
             stack.callback(self.symbols.call, "infiniopDestroyConvBackwardDescriptor", operator)
@@ -220,15 +216,14 @@ class InfiniOp:
         size = ctypes.c_size_t()
         self.symbols.call(f"infiniopGet{name}WorkspaceSize", operator, ctypes.byref(size))
         workspace = self.allocate(stack, size.value) if size.value else Pointer()
-        outputs = [self.allocate(stack, array.nbytes) for array in results]
+        outputs = [self.upload(stack, array) for array in results]
         # Stream NULL: done when the call returns.
         self.symbols.call(f"infiniop{name}", operator, workspace, size, *outputs, *inputs, None)
         self.symbols.call("infinirtDeviceSynchronize")
         for array, output in zip(results, outputs, strict=True):
             self.copy(array.ctypes.data, output, array.nbytes, TO_HOST)
 
-    @contextmanager
-    def descriptor(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Iterator[Pointer]:
+    def descriptor(self, stack: ExitStack, shape: Sequence[int], dtype: np.dtype[Any]) -> Pointer:
         made = Pointer()
         self.symbols.call(
             "infiniopCreateTensorDescriptor",
@@ -238,8 +233,8 @@ class InfiniOp:
             None,
             ctypes.c_int(self.DTYPES[dtype.name]),
         )
-        yield made
-        self.symbols.call("infiniopDestroyTensorDescriptor", made)
+        stack.callback(self.symbols.call, "infiniopDestroyTensorDescriptor", made)
+        return made
 
     def upload(self, stack: ExitStack, array: NDArray[Any]) -> Pointer:
         memory = self.allocate(stack, array.nbytes)
@@ -282,7 +277,7 @@ class Cann:
     def pool(self, stack: ExitStack, call: Call) -> Results:
         name = operator_name(call)
         dtype = call.grad_output.dtype
-        result = np.empty(call.input_shape, dtype)
+        result = unwritten(call.input_shape, dtype)
         # Unbatched 3-D pooling has four axes, which are not NCHW.
         axes = self.ND if call.rank == 3 and result.ndim == 4 else None
         grad, _ = self.upload(stack, call.grad_output, axes)
@@ -290,11 +285,8 @@ class Cann:
         output, memory = self.upload(stack, result, axes)
         parameters: list[Any] = []
         if call.operator in FIXED:
-            kernel = per_axis(call, "kernel_size", 1)
             parameters = [
-                self.ints(stack, kernel),
-                self.ints(stack, per_axis(call, "stride", kernel)),
-                self.ints(stack, per_axis(call, "padding", 0)),
+                *(self.ints(stack, numbers) for numbers in pool_numbers(call)),
                 ctypes.c_bool(call.parameters.get("ceil_mode", False)),
                 ctypes.c_bool(call.parameters.get("count_include_pad", True)),
                 ctypes.c_int64(call.parameters.get("divisor_override") or 0),
@@ -314,7 +306,7 @@ class Cann:
         arrays = [batched(call.grad_output, call), batched(call.input, call), call.weight]
         operands = [self.upload(stack, array)[0] for array in arrays]
         shapes = (arrays[1].shape, call.weight_shape, call.weight_shape[:1])
-        results = [np.empty(shape, arrays[0].dtype) for shape in shapes]
+        results = [unwritten(shape, arrays[0].dtype) for shape in shapes]
         outputs = [
             self.upload(stack, array, self.ND if array.ndim == 1 else None) for array in results
         ]
@@ -324,9 +316,7 @@ class Cann:
             "aclnnConvolutionBackward",
             *operands,
             self.ints(stack, call.weight_shape[:1]),
-            self.ints(stack, per_axis(call, "stride", 1)),
-            self.ints(stack, per_axis(call, "padding", 0)),
-            self.ints(stack, per_axis(call, "dilation", 1)),
+            *(self.ints(stack, numbers) for numbers in conv_numbers(call)),
             ctypes.c_bool(False),
             self.ints(stack, (0,) * call.rank),
             ctypes.c_int(call.parameters.get("groups", 1)),

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 
-from backops import reference
 from backops._calls import Call
 from backops._files import Shape
 from backops._verify import truth
@@ -70,10 +69,7 @@ def conv_input_origin(call: Call, index: Shape) -> str:
 
 def met_outputs(call: Call, axis: int, at: int) -> list[int]:
     """Outputs along an axis whose window holds input `at`."""
-    stride, padding, dilation = (
-        reference._per_axis(name, call.parameters.get(name, default), call.rank, least=0)[axis]
-        for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
-    )
+    stride, padding, dilation = (numbers[axis] for numbers in truth.conv_numbers(call))
     outputs = call.grad_output.shape[axis - call.rank]
     starts = {at + padding - tap * dilation for tap in range(call.weight_shape[2 + axis])}
     return sorted(s // stride for s in starts if s % stride == 0 and 0 <= s // stride < outputs)

@@ -122,7 +122,9 @@ def print_summary(
     for reason, count in skipped.most_common():
         console.print(f"skipped {count}: {escape(reason)}")
     right = sum(result.status == "right" for result in results)
-    verdict = "[bold red]wrong[/]" if bad else "[bold green]right[/]"
+    verdict = "[bold green]right[/]" if right else "not checked"
+    if bad:
+        verdict = "[bold red]wrong[/]"
     console.print(
         f"{escape(target.name)}: {verdict} by {standard}: {right} right, {len(bad)} not, "
         f"{sum(skipped.values())} skipped",

@@ -215,8 +215,8 @@ def check_core(call: Call) -> None:
     slow = getattr(reference, call.operator)(part, shape, **given)
     if not np.allclose(core, slow, rtol=1e-11, atol=1e-11 * float(np.abs(part).max(initial=0))):
         raise CommandError(
-            f"{call.operator}: the core in float64 disagrees with backops.reference; "
-            "this is an error in backops, please report it"
+            f"{call.operator}: the core in float64 disagrees with backops.reference: "
+            "this is an error in backops itself"
         )
 
 
@@ -230,6 +230,16 @@ def conv_images(call: Call) -> tuple[NDArray[Any], Any]:
     if isinstance(call.input, tuple):
         return grad, (len(grad), *call.input[-rank - 1 :])
     return grad, call.input.reshape(-1, *call.input.shape[-rank - 1 :])
+
+
+def conv_numbers(call: Call) -> tuple[Shape, Shape, Shape]:
+    """Stride, padding and dilation, one per spatial axis."""
+    given, rank = call.parameters, call.rank
+    return (
+        reference._per_axis("stride", given.get("stride", 1), rank, least=1),
+        reference._per_axis("padding", given.get("padding", 0), rank, least=0),
+        reference._per_axis("dilation", given.get("dilation", 1), rank, least=1),
+    )
 
 
 def conv_products(call: Call) -> int:

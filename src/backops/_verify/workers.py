@@ -20,16 +20,18 @@ from backops._verify.targets import Candidate, Target
 from backops._verify.verify import verify
 
 READY = "ready"
+TENSORS = ("grad_output", "input", "weight")
 
 
 def run_case(case: Case, candidate: Candidate, standard: str) -> Result:
     start = time.monotonic()
     try:
         call = make_call(case)
-        before = call.grad_output.copy()
+        before = [np.array(tensor).tobytes() for tensor in call.tensors()]
         results = candidate(call)
-        if call.grad_output.tobytes() != before.tobytes():
-            raise CommandError("the candidate changed grad_output")
+        for name, tensor, bytes_before in zip(TENSORS, call.tensors(), before, strict=False):
+            if np.array(tensor).tobytes() != bytes_before:
+                raise CommandError(f"the candidate changed {name}")
         missing = [name for name in call.result_shapes() if name not in results]
         if missing:
             raise CommandError(f"the candidate returned no {missing[0]}")
