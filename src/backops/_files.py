@@ -97,27 +97,27 @@ def read_all(path: Path) -> dict[str, NDArray[Any]]:
         raise CommandError(f"{path}: not a {path.suffix} file ({_first_line(error)})") from error
 
 
-def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]]) -> list[Path]:
+def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]]) -> dict[str, Path]:
     """Writes all to one .npz or .safetensors; one to a .npy or .bin, or each to its own.
 
-    Returns the files; several of a kind that holds one tensor become out.NAME.npy and so on.
+    Returns each one's file; several of a kind that holds one tensor become out.NAME.npy and so on.
     """
     if path.suffix not in SUFFIXES:
         raise CommandError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
     if path.suffix == ".npz":
         np.savez(path, allow_pickle=False, **tensors)
-        return [path]
+        return dict.fromkeys(tensors, path)
     if path.suffix == ".safetensors":
         _write_safetensors(path, tensors)
-        return [path]
-    paths = []
+        return dict.fromkeys(tensors, path)
+    paths = {}
     for name, array in tensors.items():
         own = path if len(tensors) == 1 else path.with_name(f"{path.stem}.{name}{path.suffix}")
         if path.suffix == ".npy":
             np.save(own, array, allow_pickle=False)
         else:
             np.ascontiguousarray(array).tofile(own)
-        paths.append(own)
+        paths[name] = own
     return paths
 
 

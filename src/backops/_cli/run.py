@@ -37,7 +37,6 @@ def command(output: Path, **arguments: Any) -> None:
     from backops._files import write_tensors
 
     results = make_call(**arguments).run()
-    for path, (name, array) in zip(
-        write_tensors(output, results) * len(results), results.items(), strict=False
-    ):
-        print(f"{path}: {name} {array.shape} {array.dtype}")
+    paths = write_tensors(output, results)
+    for name, array in results.items():
+        print(f"{paths[name]}: {name} {array.shape} {array.dtype}")
