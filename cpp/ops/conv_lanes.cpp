@@ -12,6 +12,7 @@
 #include "kernels/pool/pool.h"
 #include "ops/conv_engine.h"
 #include "ops/dense_copy.h"
+#include "ops/lane_geometry.h"
 
 namespace backops {
 namespace {
@@ -27,76 +28,9 @@ constexpr double kMostScratchBytes = 4e6;
 constexpr std::int64_t kMostTaps = 4096;
 constexpr std::int64_t kMostStride = 16;
 
-// Input positions of one axis that the same taps reach, `stride` apart.
-struct ResidueClass {
-  std::int64_t first_input, count;
-  std::vector<std::int64_t> taps;    // kernel positions
-  std::vector<std::int64_t> shifts;  // outputs back, per tap
-};
-
-// One axis of grad_output, padded by what taps reach beyond it, and of the input, padded as the
-// problem says and cut to what windows reach.
-struct LaneAxis {
-  LaneAxis(const ConvShape& s, int axis);
-
-  std::int64_t in, out, kernel, stride, padding, dilation;
-  bool is_trivial() const { return in == 1 && out == 1 && kernel == 1 && padding == 0; }
-  // The last output whose window could reach input `i`, were there that many.
-  std::int64_t output_of(std::int64_t i) const { return (i + padding) / stride; }
-  std::int64_t class_of(std::int64_t i) const { return i % stride; }
-  bool has_output(std::int64_t i, std::int64_t shift) const {
-    return output_of(i) - shift >= 0 && output_of(i) - shift < out;
-  }
-
-  std::int64_t reach, most_shift;
-  std::int64_t low_pad, padded_out;
-  std::int64_t used_in, padded_in;
-  std::vector<ResidueClass> classes;  // position i is in class i % stride
-};
-
-LaneAxis::LaneAxis(const ConvShape& s, int axis)
-    : in(s.in[axis]),
-      out(s.out[axis]),
-      kernel(s.kernel[axis]),
-      stride(s.stride[axis]),
-      padding(s.padding[axis]),
-      dilation(s.dilation[axis]) {
-  reach = (kernel - 1) * dilation;
-  most_shift = reach / stride;
-  low_pad = std::max<std::int64_t>(0, (reach - padding + stride - 1) / stride);
-  padded_out = low_pad + std::max(out, output_of(in - 1) + 1);
-  padded_in = (out - 1) * stride + reach + 1;
-  used_in = std::clamp<std::int64_t>(padded_in - padding, 0, in);
-  for (std::int64_t first = 0; first < std::min(stride, in); ++first) {
-    const std::int64_t residue = (first + padding) % stride;
-    ResidueClass own{first, (in - first + stride - 1) / stride, {}, {}};
-    for (std::int64_t k = 0; k < kernel; ++k) {
-      if (k * dilation % stride != residue) continue;
-      own.taps.push_back(k);
-      own.shifts.push_back(k * dilation / stride);
-    }
-    classes.push_back(std::move(own));
-  }
-}
-
 // The taps of the positions whose three axes are of given classes.
 struct TapList {
   std::int64_t first, count;
-};
-
-// What one axis is to the engine, and where a tensor's stride along it stands.
-struct Geometry {
-  explicit Geometry(const ConvShape& s)
-      : slab_axis(LaneAxis(s, 0).is_trivial() ? 1 : 0),
-        mid_axis(1 - slab_axis),
-        slab(s, slab_axis),
-        mid(s, mid_axis),
-        row(s, 2) {}
-
-  int slab_axis, mid_axis;
-  LaneAxis slab;  // cut into chunks
-  LaneAxis mid;   // trivial unless there are three axes
-  LaneAxis row;
 };
 
 // Blocks of groups that are worked on together, each in scratch memory of its own.
