@@ -9,6 +9,28 @@
 namespace backops {
 namespace {
 
+// Axes that follow each other without a gap on both sides become one: it is copied in fewer and
+// longer pieces.
+void join_axes(StridedBlock& block) {
+  StridedBlock joined{{1, 1, 1, 1}, {}, {}};
+  int to = kCopyDims;  // the axis written last
+  for (int axis = kCopyDims - 1; axis >= 0; --axis) {
+    const std::int64_t size = block.shape[axis];
+    if (size == 1) continue;
+    if (to < kCopyDims &&
+        block.target_stride_bytes[axis] == joined.target_stride_bytes[to] * joined.shape[to] &&
+        block.source_stride_bytes[axis] == joined.source_stride_bytes[to] * joined.shape[to]) {
+      joined.shape[to] *= size;
+      continue;
+    }
+    --to;
+    joined.shape[to] = size;
+    joined.target_stride_bytes[to] = block.target_stride_bytes[axis];
+    joined.source_stride_bytes[to] = block.source_stride_bytes[axis];
+  }
+  block = joined;
+}
+
 void move_axis_innermost(StridedBlock& block, int axis) {
   for (int i = axis; i + 1 < kCopyDims; ++i) {
     std::swap(block.shape[i], block.shape[i + 1]);
@@ -155,6 +177,7 @@ void copy_block(char* target, const char* source, const StridedBlock& b) {
 
 void strided_copy(char* target, const char* source, StridedBlock block, int element_bytes,
                   bool by_target) {
+  join_axes(block);
   const int to = contiguous_axis(block, block.target_stride_bytes, element_bytes);
   const int from = contiguous_axis(block, block.source_stride_bytes, element_bytes);
   if (to >= 0 && from >= 0 && to != from) {  // to be transposed
