@@ -1,5 +1,5 @@
 # The one table from instruction set to compiler flags.
-set(BACKOPS_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(BACKOPS_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mprfchw)
 set(BACKOPS_ISA_FLAGS_avx512 ${BACKOPS_ISA_FLAGS_avx2}
     -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
 # GCC 12 takes the undefined vectors inside its own intrinsics for uses of uninitialised variables.

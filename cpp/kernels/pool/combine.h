@@ -259,7 +259,7 @@ BACKOPS_INLINE void with_target_of(const Stretch& all, const CombineArgs& a, std
   const std::int64_t pitch = a.target_pitch_bytes;
   char* const first = a.target + a.target_offsets[plane] + all.target * pitch;
   if constexpr (kToSums) {
-    body(OneRow<T>{reinterpret_cast<T*>(first)}, all.step * pitch);
+    body(SumRow<T>{reinterpret_cast<T*>(first)}, all.step * pitch);
   } else {
     with_target<T>(first, pitch, all.repeat, [&](auto to) { body(to, all.step * pitch); });
   }

@@ -11,6 +11,28 @@
 namespace backops {
 namespace {
 
+// Asks for the place of what will be written soon, as if a tensor's elements were written in order.
+// Stores alone make the CPU wait for each line, and let results leave a large last-level cache: 50
+// MB of halves took 1.4 times as long.
+constexpr std::int64_t kBytesAhead = 2048;
+BACKOPS_INLINE void announce_writing(const void* place) {
+  __builtin_prefetch(static_cast<const char*>(place) + kBytesAhead, 1);
+}
+
+// A row of sums in scratch memory, which is in a cache.
+template <class T>
+struct SumRow {
+  T* row;
+
+  template <class V, class Kind>
+  BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
+    store(kind, value, row + j, count);
+  }
+  BACKOPS_INLINE void move(std::int64_t bytes) {
+    row = reinterpret_cast<T*>(reinterpret_cast<char*>(row) + bytes);
+  }
+};
+
 // Where a finished row goes: one row, or `repeat` rows, `pitch` bytes apart.
 template <class T>
 struct OneRow {
@@ -18,6 +40,7 @@ struct OneRow {
 
   template <class V, class Kind>
   BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
+    announce_writing(row + j);
     store(kind, value, row + j, count);
   }
   BACKOPS_INLINE void move(std::int64_t bytes) {
@@ -34,7 +57,9 @@ struct Repeated {
   BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
     char* row = first;
     for (std::int64_t q = 0; q < repeat; ++q, row += pitch) {
-      store(kind, value, reinterpret_cast<T*>(row) + j, count);
+      T* const place = reinterpret_cast<T*>(row) + j;
+      announce_writing(place);
+      store(kind, value, place, count);
     }
   }
   BACKOPS_INLINE void move(std::int64_t bytes) { first += bytes; }

@@ -323,8 +323,10 @@ BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
     store(Whole{}, load<V>(kind, source + row, count), elements, count);
     for (int i = 0; i < count; ++i, to += columns) {
       const V value = repeated<V>(elements[i]);
-      for (std::int64_t j = 0; j < columns; j += kStored)
+      for (std::int64_t j = 0; j < columns; j += kStored) {
+        announce_writing(to + j);
         value.store(reinterpret_cast<Sum*>(to + j));
+      }
     }
   });
   return rows;
