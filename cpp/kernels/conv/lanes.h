@@ -89,15 +89,20 @@ BACKOPS_FLATTEN void from_lanes_transposed(const LaneCopy& args) {
   });
 }
 
-// Channels lie side by side in the tensor, too.
+// Channels lie side by side in the tensor, too. Few of them are wanted at each of many positions:
+// CPUs do not foresee that, so it is asked for.
+constexpr std::int64_t kPositionsAhead = 32;
+
 template <class V, class E>
 BACKOPS_FLATTEN void to_lanes_aligned(const LaneCopy& args) {
   using Sum = typename V::Sum;
   const LaneCopy a = args;
+  const std::int64_t ahead = kPositionsAhead * a.position_stride_bytes;
   for (std::int64_t p = 0; p < a.positions; ++p) {
     const E* from = reinterpret_cast<const E*>(a.elements + p * a.position_stride_bytes);
     Sum* to = static_cast<Sum*>(a.sums) + p * a.sum_pitch;
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
+      __builtin_prefetch(reinterpret_cast<const char*>(from + c) + ahead);
       store(kind, load<V>(kind, from + c, count), to + c / V::lanes * a.vector_pitch, count);
     });
   }
@@ -107,10 +112,12 @@ template <class V, class E>
 BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
   using Sum = typename V::Sum;
   const LaneCopy a = args;
+  const std::int64_t ahead = kPositionsAhead * a.position_stride_bytes;
   for (std::int64_t p = 0; p < a.positions; ++p) {
     const Sum* from = static_cast<const Sum*>(a.sums) + p * a.sum_pitch;
     E* to = reinterpret_cast<E*>(a.elements + p * a.position_stride_bytes);
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
+      __builtin_prefetch(reinterpret_cast<const char*>(to + c) + ahead, 1);
       store(kind, load<V>(kind, from + c / V::lanes * a.vector_pitch, count), to + c, count);
     });
   }
