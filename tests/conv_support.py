@@ -151,6 +151,9 @@ CASES = (
     ConvCase("channels_31_to_3", (1, 31, 6, 7), (3, 31, 3, 3), padding=1),
     ConvCase("channels_32_to_32", (2, 32, 5, 6), (32, 32, 3, 3), padding=1),
     ConvCase("channels_33_to_1", (1, 33, 6, 7), (1, 33, 3, 3), padding=1),
+    # More weights than input
+    ConvCase("deep", (2, 9, 4, 5), (192, 9, 3, 3), stride=(1, 2), padding=1),
+    ConvCase("deep_pointwise", (2, 21, 3, 4), (192, 21, 1, 1)),
 )
 assert len({case.name for case in CASES}) == len(CASES), "case names repeat"
 

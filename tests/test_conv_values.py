@@ -76,6 +76,8 @@ LARGE_CASES = (
     ConvCase("large_image", (1, 8, 160, 150), (8, 8, 3, 3), padding=1),
     ConvCase("large_1d", (8, 32, 400), (64, 32, 5), padding=2),
     ConvCase("large_3d", (2, 16, 8, 14, 14), (16, 16, 3, 3, 3), padding=1),
+    ConvCase("deep_3x3", (3, 48, 7, 7), (320, 48, 3, 3), padding=1),
+    ConvCase("deep_pointwise", (3, 70, 5, 5), (320, 70, 1, 1)),
 )
 every_large_case = pytest.mark.parametrize("case", LARGE_CASES, ids=lambda case: case.name)
 

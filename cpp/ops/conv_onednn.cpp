@@ -55,8 +55,8 @@ std::unique_ptr<const Gradient> first_of(const Maker<Gradient> (&makers)[kCount]
 
 constexpr Maker<InputGradient> kInputGradients[] = {
     make_pointwise_input_gradient, make_unfolded_input_gradient, make_conv_input_gradient};
-constexpr Maker<WeightGradient> kWeightGradients[] = {make_pointwise_weight_gradient,
-                                                      make_conv_weight_gradient};
+constexpr Maker<WeightGradient> kWeightGradients[] = {
+    make_weight_gradient_by_outputs, make_pointwise_weight_gradient, make_conv_weight_gradient};
 
 class OnednnEngine : public ConvEngine {
  public:
@@ -137,11 +137,11 @@ class OnednnEngine : public ConvEngine {
   void schedule(int threads) {
     Tasks prepare, inputs, weights, sums, finish;
     if (input_) {
-      if (input_->weight_bytes() > 0) add_tasks(prepare, TaskKind::prepare_weight, 1);
+      add_tasks(prepare, TaskKind::prepare_weight, input_->weight_slices());
       add_tasks(inputs, TaskKind::input_part, input_->parts());
     }
-    if (weight_) {
-      add_tasks(weights, TaskKind::weight_part, weight_->parts());
+    if (weight_) add_tasks(weights, TaskKind::weight_part, weight_->parts());
+    if (weight_ && weight_->adds_up()) {
       if (weight_->parts() > 1) {
         const std::int64_t elements = weight_->sum_elements();
         add_tasks(sums, TaskKind::add_slice, (elements + kSliceElements - 1) / kSliceElements);
@@ -156,7 +156,9 @@ class OnednnEngine : public ConvEngine {
       first.insert(first.end(), second.begin(), second.end());
       return first;
     };
-    if (weight_ && weight_->parts() >= threads) {
+    if (weight_ && !weight_->adds_up()) {
+      phases_ = {both(prepare, weights), both(finish, inputs)};
+    } else if (weight_ && weight_->parts() >= threads) {
       phases_ = {weights, both(prepare, sums), both(finish, inputs)};
     } else {
       phases_ = {prepare, both(inputs, weights), sums, finish};
@@ -178,11 +180,13 @@ class OnednnEngine : public ConvEngine {
     const float* const weight = static_cast<const float*>(b.weight);
     const GradientTensors tensors{reinterpret_cast<const float*>(b.grad_output.data),
                                   reinterpret_cast<const float*>(b.input.data),
-                                  reinterpret_cast<float*>(b.grad_input.data), b.channels_first};
+                                  reinterpret_cast<float*>(b.grad_input.data),
+                                  static_cast<float*>(b.grad_weight), b.channels_first};
     switch (task.kind) {
-      case TaskKind::prepare_weight: return input_->prepare(weight, prepared(b), b.scratch);
+      case TaskKind::prepare_weight:
+        return input_->prepare(task.index, weight, prepared(b), b.scratch);
       case TaskKind::input_part:
-        return input_->run(task.index, tensors, input_->weight_bytes() > 0 ? prepared(b) : weight,
+        return input_->run(task.index, tensors, input_->weight_slices() > 0 ? prepared(b) : weight,
                            b.scratch);
       case TaskKind::weight_part:
         return weight_->run(task.index, tensors, weight_sums(b, task.index), b.scratch);

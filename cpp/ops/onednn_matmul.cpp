@@ -78,6 +78,12 @@ bool is_worth_channels_first(const ConvShape& s, std::int64_t cuts) {
   return s.in_positions() >= kLeastPositions && s.batch >= cuts;
 }
 
+// A product's left matrix is brought into another order, row by row: the one with fewer channels,
+// unless it takes longer to turn the result.
+bool is_worth_turning(const ConvShape& s, std::int64_t rows) {
+  return s.channels < s.outputs && s.weights() < rows * (s.outputs - s.channels) / 4;
+}
+
 class PointwiseInputGradient : public InputGradient {
  public:
   PointwiseInputGradient(const ConvShape& shape, const ConvCuts& cuts)
@@ -100,7 +106,8 @@ class PointwiseInputGradient : public InputGradient {
     return std::max(by_rows_.scratch_bytes(), by_image_.scratch_bytes());
   }
   std::size_t weight_bytes() const override { return 0; }
-  void prepare(const float*, float*, char*) const override {}
+  std::int64_t weight_slices() const override { return 0; }
+  void prepare(std::int64_t, const float*, float*, char*) const override {}
   std::int64_t parts() const override { return rows_.count; }
 
   void run(std::int64_t part, const GradientTensors& t, const float* weight,
@@ -132,7 +139,7 @@ class PointwiseWeightGradient : public WeightGradient {
               std::min(s_.batch * s_.in_positions(), weight_cuts(cuts))},
         images_{s_.batch, std::min(s_.batch, rows_.count)},
         takes_channels_first_(is_worth_channels_first(s_, rows_.count)),
-        is_turned_(s_.channels < s_.outputs) {
+        is_turned_(is_worth_turning(s_, rows_.larger())) {
     by_rows_ = ByPart<Product>(rows_, [&](std::int64_t rows) {
       const std::int64_t left = is_turned_ ? s_.channels : s_.outputs;
       const std::int64_t right = is_turned_ ? s_.outputs : s_.channels;
@@ -172,7 +179,6 @@ class PointwiseWeightGradient : public WeightGradient {
     return is_turned_ ? whole_lines(static_cast<std::size_t>(s_.weights()) * sizeof(float)) : 0;
   }
 
-  // The left matrix is brought into another order first: the one with fewer channels, then.
   void run_rows(std::int64_t part, const GradientTensors& t, float* sums, char* scratch) const {
     const Product& product = by_rows_.of(rows_, part);
     const float* const grad = t.grad_output + rows_.first(part) * s_.outputs;
@@ -298,7 +304,8 @@ class UnfoldedInputGradient : public InputGradient {
   std::size_t weight_bytes() const override {
     return static_cast<std::size_t>(s_.weights()) * sizeof(float);
   }
-  void prepare(const float* weight, float* prepared, char*) const override {
+  std::int64_t weight_slices() const override { return 1; }
+  void prepare(std::int64_t, const float* weight, float* prepared, char*) const override {
     for (std::int64_t o = 0; o < s_.outputs; ++o) {
       transpose_weights(weight + o * unfolding_.window(), prepared + o * unfolding_.window(),
                         s_.channels, s_.kernel_positions());
