@@ -27,10 +27,8 @@ class Layer:
     dtype: torch.dtype
     rank: int
     inputs: int
-    outputs: int
     groups: int
     kernel_elements: int
-    weights_per_position: float  # over all output positions of the batch
     channels_last: bool
     wants_input: bool
 
@@ -44,9 +42,6 @@ class Rule:
     most_inputs: int | None = None
     depthwise: bool | None = None
     most_kernel_elements: int | None = None
-    least_kernel_elements: int = 1
-    least_weights_per_position: float = 0.0
-    more_outputs_than_inputs: bool | None = None
     channels_last: bool | None = None
     wants_input: bool | None = None
 
@@ -55,7 +50,6 @@ class Rule:
         most_kernel = self.most_kernel_elements or layer.kernel_elements
         exact = (
             (self.depthwise, layer.inputs == 1 and layer.groups > 1),
-            (self.more_outputs_than_inputs, layer.outputs > layer.inputs),
             (self.channels_last, layer.channels_last),
             (self.wants_input, layer.wants_input),
         )
@@ -63,8 +57,7 @@ class Rule:
             layer.dtype in self.dtypes
             and layer.rank >= self.least_rank
             and layer.inputs <= most_inputs
-            and self.least_kernel_elements <= layer.kernel_elements <= most_kernel
-            and layer.weights_per_position >= self.least_weights_per_position
+            and layer.kernel_elements <= most_kernel
             and all(wanted is None or wanted == actual for wanted, actual in exact)
         )
 
@@ -77,17 +70,8 @@ PYTORCH_IS_FASTER = (
     Rule((torch.float32,), least_rank=2, most_inputs=3, depthwise=False, wants_input=False),
     # One channel in 3-D: [0.85] with the gradient of the input too.
     Rule((torch.float32,), least_rank=3, most_inputs=1, depthwise=False),
-    # Many weights over few positions, such as 512 channels at 7x7: [0.7 to 0.97].
-    Rule((torch.float32,), least_kernel_elements=2, least_weights_per_position=1000),
-    # The same in matrix products, from few channels to many: [0.3 to 0.98]; from many to few
-    # [1.0 to 1.5].
-    Rule(
-        (torch.float32,),
-        most_kernel_elements=1,
-        least_weights_per_position=600,
-        more_outputs_than_inputs=True,
-    ),
-    # Depthwise 3x3 in channels-last, for which PyTorch has a kernel: [0.7]. Larger ones: [5 to 30].
+    # Depthwise 3x3 in channels-last, for which PyTorch has a kernel: [0.7 to 1.2]. Larger ones:
+    # [5 to 30].
     Rule((torch.float32,), depthwise=True, most_kernel_elements=9, channels_last=True),
     # [0.9]
     Rule((torch.bfloat16,), most_kernel_elements=1, depthwise=False, channels_last=True),
@@ -98,34 +82,25 @@ def pool_is_faster(input: Any) -> bool:
     return bool(input.numel() >= LEAST_POOL_ELEMENTS)
 
 
-def conv_is_faster(
-    grad_output: Any, input: Any, weight: Any, groups: int, wants_input: bool
-) -> bool:
+def conv_is_faster(input: Any, weight: Any, groups: int, wants_input: bool) -> bool:
     channels_last = suggested_format(input) is not torch.contiguous_format
-    return _is_faster(
-        input.dtype, weight.shape, grad_output.shape, groups, channels_last, wants_input
-    )
+    return _is_faster(input.dtype, weight.shape, groups, channels_last, wants_input)
 
 
 @lru_cache(maxsize=4096)
 def _is_faster(
     dtype: torch.dtype,
     weight_shape: tuple[int, ...],
-    output_shape: tuple[int, ...],
     groups: int,
     channels_last: bool,
     wants_input: bool,
 ) -> bool:
-    rank = len(weight_shape) - 2
-    positions = math.prod(output_shape) // max(1, output_shape[-rank - 1])
     layer = Layer(
         dtype,
-        rank,
+        len(weight_shape) - 2,
         weight_shape[1],
-        weight_shape[0] // max(1, groups),
         groups,
         math.prod(weight_shape[2:]),
-        math.prod(weight_shape) / max(1, positions),
         channels_last,
         wants_input,
     )

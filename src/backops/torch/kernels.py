@@ -142,7 +142,7 @@ def convolution_backward(own: Any) -> Kernel:
             not transposed
             and True in output_mask
             and are_supported(grad_output, input, weight)
-            and choice.conv_is_faster(grad_output, input, weight, groups, output_mask[0])
+            and choice.conv_is_faster(input, weight, groups, output_mask[0])
         ):
             try:
                 return _native.conv_backward(
