@@ -480,6 +480,11 @@ void TileWorker::copy_image(std::int64_t depth) {
     if (b_.stream) {
       streamed_bytes_ = 0;
       stream_rows(target, image, 0, size_[kRows]);
+    } else if (!b_.is_lanes() && b_.target.axis[kColumns] == 2 * b_.element_bytes) {
+      for (std::int64_t r = 0; r < size_[kRows]; ++r) {
+        kernels_.put_every_second(target + r * b_.target.axis[kRows], image + r * row,
+                                  size_[kColumns]);
+      }
     } else {
       strided_copy(target, image, block, static_cast<int>(b_.element_bytes), true);
     }

@@ -19,6 +19,16 @@ void round_to_float16(float* values, std::int64_t count) {
 }
 
 template <class V, class E>
+void put_every_second(void* target, const void* source, std::int64_t count) {
+  char* const to = static_cast<char*>(target);
+  const char* const from = static_cast<const char*>(source);
+  for (std::int64_t i = V::template put_every_second<E>(to, from, count); i < count; ++i) {
+    std::memcpy(to + 2 * i * std::int64_t{sizeof(E)}, from + i * std::int64_t{sizeof(E)},
+                sizeof(E));
+  }
+}
+
+template <class V, class E>
 constexpr PoolKernels make_pool_kernels(const char* name, Isa isa, DType dtype) {
   return {name,
           isa,
@@ -32,6 +42,7 @@ constexpr PoolKernels make_pool_kernels(const char* name, Isa isa, DType dtype) 
           fill<V, E>,
           V::stream,
           V::stream_fence,
+          put_every_second<V, E>,
           round_to_float16<V>};
 }
 

@@ -935,7 +935,7 @@ void test_round_to_float16_leaves_neighbours(const PoolKernels& kernels) {
   }
 }
 
-// ---- stream, selection -------------------------------------------------------------------------
+// ---- stream, every second place, selection -----------------------------------------------------
 
 void test_stream_copies_exactly(const PoolKernels& kernels) {
   Random random(41);
@@ -949,6 +949,29 @@ void test_stream_copies_exactly(const PoolKernels& kernels) {
       const Memory expected(bytes + 128, misalignment);
       std::memcpy(expected.data() + 64, source.data(), static_cast<std::size_t>(bytes));
       const Situation here("%s stream bytes=%d", kernels.name, static_cast<int>(bytes));
+      CHECK(equal_bytes(target, expected));
+    }
+  }
+}
+
+void test_every_second_place_is_written_exactly(const PoolKernels& kernels) {
+  Random random(42);
+  const auto each = static_cast<std::int64_t>(size_of(kernels.dtype));
+  for (const std::int64_t count : {0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 112, 1000}) {
+    for (std::int64_t misalignment = 0; misalignment < 64; misalignment += 7) {
+      const Memory source(count * each, random.integer(0, 63));
+      for (std::int64_t i = 0; i < count * each; ++i) {
+        source.data()[i] = static_cast<char>(random.bits());
+      }
+      // Nothing is there for the last gap.
+      const std::int64_t bytes = count > 0 ? (2 * count - 1) * each : 0;
+      const Memory target(bytes, misalignment), expected(bytes, misalignment);
+      kernels.put_every_second(target.data(), source.data(), count);
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::memcpy(expected.data() + 2 * i * each, source.data() + i * each,
+                    static_cast<std::size_t>(each));
+      }
+      const Situation here("%s every second, count=%d", kernels.name, static_cast<int>(count));
       CHECK(equal_bytes(target, expected));
     }
   }
@@ -987,6 +1010,7 @@ void test_row(const TableRow& row) {
     return;
   }
   test_stream_copies_exactly(*row.kernels);
+  test_every_second_place_is_written_exactly(*row.kernels);
   if (row.kernels->dtype == DType::float64) return;  // never asked to round to float16
   test_round_to_float16_keeps_float32(*row.kernels);
   test_round_to_float16_leaves_neighbours(*row.kernels);

@@ -135,6 +135,13 @@ struct Avx2Vector {
     std::memcpy(target + at, source + at, bytes - at);
   }
   static void stream_fence() { _mm_sfence(); }
+
+  // How many of `count` elements were put into every second place: none, without stores that leave
+  // out what lies between.
+  template <class E>
+  static std::int64_t put_every_second(char*, const char*, std::int64_t) {
+    return 0;
+  }
 };
 
 }  // namespace

@@ -143,6 +143,28 @@ struct Avx512Vector {
     avx512_stream(to, from, bytes);
   }
   static void stream_fence() { _mm_sfence(); }
+
+  // Puts elements into every second place, and touches nothing between; the rest of less than a
+  // vector is left. Returns how many were put.
+  template <class E>
+  static std::int64_t put_every_second(char* to, const char* from, std::int64_t count) {
+    constexpr std::int64_t kBytes = sizeof(E);
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+      char* const place = to + 2 * i * kBytes;
+      __builtin_prefetch(place + 2048, 1);
+      if constexpr (kBytes == 2) {
+        const __m256i some =
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i * kBytes));
+        _mm512_mask_storeu_epi16(place, 0x55555555, _mm512_cvtepu16_epi32(some));
+      } else {
+        const Avx512Vector some = load(reinterpret_cast<const float*>(from + i * kBytes));
+        _mm512_mask_storeu_ps(place, 0x5555, low(some, some).value);
+        _mm512_mask_storeu_ps(place + 64, 0x5555, high(some, some).value);
+      }
+    }
+    return i;
+  }
 };
 
 // Eight float64 sums in one register.
@@ -212,6 +234,17 @@ struct Avx512DoubleVector {
     avx512_stream(to, from, bytes);
   }
   static void stream_fence() { _mm_sfence(); }
+
+  template <class E>
+  static std::int64_t put_every_second(char* to, const char* from, std::int64_t count) {
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+      const Avx512DoubleVector some = load(reinterpret_cast<const double*>(from) + i);
+      _mm512_mask_storeu_pd(to + 16 * i, 0x55, low(some, some).value);
+      _mm512_mask_storeu_pd(to + 16 * i + 64, 0x55, high(some, some).value);
+    }
+    return i;
+  }
 };
 
 }  // namespace
