@@ -1,10 +1,13 @@
 #include "base/strided_copy.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
 #include <utility>
+
+#include "base/announce.h"
 
 namespace backops {
 namespace {
@@ -131,23 +134,23 @@ void transpose_square(char* target, std::int64_t target_pitch, const char* sourc
   for (int i = 0; i < kSide; ++i) std::memcpy(target + i * target_pitch, &rows[i], 16);
 }
 
-// Asks for the rows of a target that are written next: about 2 KB ahead, or the CPU would wait for
-// each of their lines.
-class Announcement {
+// Asks for the rows of a target, `pitch` bytes apart, that are written next.
+class RowsAhead {
  public:
-  Announcement(std::int64_t pitch, std::int64_t count, std::int64_t step)
-      : first_(step < 0 ? (count - 1) * step : 0),
-        bytes_((count - 1) * std::abs(step)),
-        ahead_((bytes_ < kBytesAhead ? kBytesAhead / (bytes_ + kLine) : 1) * pitch) {}
+  RowsAhead(std::int64_t pitch, std::int64_t count, std::int64_t step)
+      : bytes_((count - 1) * std::abs(step)),
+        distance_(std::max<std::int64_t>(kBytesAhead / (bytes_ + kLine), 1) * pitch +
+                  (step < 0 ? (count - 1) * step : 0)) {}
 
-  void before(const char* row) const {
-    const char* const first = row + ahead_ + first_;
-    for (std::int64_t at = 0; at < bytes_ + kLine; at += kLine) __builtin_prefetch(first + at, 1);
+  void announce(const char* row) const {
+    for (std::int64_t at = 0; at < bytes_ + kLine; at += kLine) {
+      announce_writing(row, distance_ + at);
+    }
   }
 
  private:
-  static constexpr std::int64_t kBytesAhead = 2048, kLine = 64;
-  std::int64_t first_, bytes_, ahead_;
+  static constexpr std::int64_t kLine = 64;
+  std::int64_t bytes_, distance_;
 };
 
 // target[r][c] = source[c][r]
@@ -156,10 +159,10 @@ void transpose(char* target, std::int64_t target_pitch, const char* source,
                std::int64_t source_pitch, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kSide = 16 / sizeof(E), kBytes = sizeof(E);
   const std::int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
-  const Announcement announcement(target_pitch, columns, kBytes);
+  const RowsAhead ahead(target_pitch, columns, kBytes);
   for (std::int64_t r = 0; r < whole_rows; r += kSide) {
     for (std::int64_t own = r; own < r + kSide; ++own) {
-      announcement.before(target + own * target_pitch);
+      ahead.announce(target + own * target_pitch);
     }
     for (std::int64_t c = 0; c < whole_columns; c += kSide) {
       transpose_square<E>(target + r * target_pitch + c * kBytes, target_pitch,
@@ -179,7 +182,7 @@ void copy_block(char* target, const char* source, const StridedBlock& b) {
   const auto* t = b.target_stride_bytes;
   const auto* s = b.source_stride_bytes;
   const bool transposed = t[3] == kBytes && s[2] == kBytes && b.shape[2] > 1;
-  const Announcement announcement(t[2], b.shape[3], t[3]);
+  const RowsAhead ahead(t[2], b.shape[3], t[3]);
   for (std::int64_t i = 0; i < b.shape[0]; ++i) {
     for (std::int64_t j = 0; j < b.shape[1]; ++j) {
       char* const to = target + i * t[0] + j * t[1];
@@ -191,7 +194,7 @@ void copy_block(char* target, const char* source, const StridedBlock& b) {
         }
       }
       for (std::int64_t k = 0; k < b.shape[2]; ++k) {
-        announcement.before(to + k * t[2]);
+        if (b.shape[2] > 1) ahead.announce(to + k * t[2]);
         copy_row<kBytes>(to + k * t[2], from + k * s[2], b.shape[3], t[3], s[3]);
       }
     }

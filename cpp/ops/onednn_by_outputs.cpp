@@ -16,7 +16,7 @@ constexpr std::int64_t kUnit = 64;
 class WeightGradientByOutputs : public WeightGradient {
  public:
   WeightGradientByOutputs(const ConvShape& shape, const ConvCuts& cuts)
-      : s_(shape), units_{s_.outputs / kUnit, std::min(s_.outputs / kUnit, input_cuts(cuts))} {
+      : s_(shape), units_{s_.outputs / kUnit, std::min(s_.outputs / kUnit, free_cuts(cuts))} {
     gradients_ = {units_, [this](std::int64_t units) {
                     ConvShape own = s_;
                     own.outputs = units * kUnit;

@@ -157,7 +157,7 @@ bool is_fast(const ByPart<ConvPart<Primitive>>& parts) {
 class ConvInputGradient : public InputGradient {
  public:
   ConvInputGradient(const ConvShape& shape, const ConvCuts& cuts)
-      : s_(shape), images_{s_.batch, std::min(s_.batch, input_cuts(cuts))} {
+      : s_(shape), images_{s_.batch, std::min(s_.batch, free_cuts(cuts))} {
     // The first part chooses the order of the weights.
     parts_ = {images_, [this](std::int64_t batch) {
                 const Layouts l(s_, batch);
@@ -168,7 +168,7 @@ class ConvInputGradient : public InputGradient {
                 weight_ = desc.weights_desc();
                 return Part(l, desc);
               }};
-    order_ = SlicedWeightOrder(Layouts(s_, 1).plain_weight, weight_, input_cuts(cuts));
+    order_ = SlicedWeightOrder(Layouts(s_, 1).plain_weight, weight_, free_cuts(cuts));
   }
 
   bool is_usable() const { return is_fast(parts_); }

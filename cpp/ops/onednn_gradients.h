@@ -80,7 +80,8 @@ inline std::int64_t weight_cuts(const ConvCuts& cuts) {
   constexpr std::int64_t kFixedCuts = 4;
   return cuts.deterministic ? kFixedCuts : cuts.threads;
 }
-// Parts of the input gradient: more of them, because they cost nothing and even out the work.
-inline std::int64_t input_cuts(const ConvCuts& cuts) { return 2 * weight_cuts(cuts); }
+// Parts that have nothing to be added: more of them, because they cost nothing and even out the
+// work.
+inline std::int64_t free_cuts(const ConvCuts& cuts) { return 2 * weight_cuts(cuts); }
 
 }  // namespace backops

@@ -89,7 +89,7 @@ class PointwiseInputGradient : public InputGradient {
   PointwiseInputGradient(const ConvShape& shape, const ConvCuts& cuts)
       : s_(shape),
         rows_{s_.batch * s_.in_positions(),
-              std::min(s_.batch * s_.in_positions(), input_cuts(cuts))},
+              std::min(s_.batch * s_.in_positions(), free_cuts(cuts))},
         images_{s_.batch, std::min(s_.batch, rows_.count)},
         takes_channels_first_(is_worth_channels_first(s_, rows_.count)) {
     by_rows_ = ByPart<Product>(rows_, [&](std::int64_t rows) {
@@ -289,7 +289,7 @@ class UnfoldedInputGradient : public InputGradient {
   UnfoldedInputGradient(const ConvShape& shape, const ConvCuts& cuts)
       : s_(shape),
         unfolding_(s_),
-        images_{s_.batch, std::min(s_.batch, input_cuts(cuts))},
+        images_{s_.batch, std::min(s_.batch, free_cuts(cuts))},
         tiles_(unfolding_.cut(unfolding_.image_rows(), kTileElements)) {
     products_ = ByPart<Product>(tiles_, [&](std::int64_t rows) {
       return Product(unfolding_.outputs_in(rows), unfolding_.window(), s_.outputs, Order::rows,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/announce.h"
 #include "kernels/conv/conv.h"
 #include "kernels/vectors/loops.h"
 #include "kernels/vectors/scalar.h"
@@ -117,7 +118,7 @@ BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
     const Sum* from = static_cast<const Sum*>(a.sums) + p * a.sum_pitch;
     E* to = reinterpret_cast<E*>(a.elements + p * a.position_stride_bytes);
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
-      __builtin_prefetch(reinterpret_cast<const char*>(to + c) + ahead, 1);
+      announce_writing(to + c, ahead);
       store(kind, load<V>(kind, from + c / V::lanes * a.vector_pitch, count), to + c, count);
     });
   }

@@ -20,12 +20,17 @@ void round_to_float16(float* values, std::int64_t count) {
 
 template <class V, class E>
 void put_every_second(void* target, const void* source, std::int64_t count) {
+  constexpr std::int64_t kStep = 2 * sizeof(E);
   char* const to = static_cast<char*>(target);
-  const char* const from = static_cast<const char*>(source);
-  for (std::int64_t i = V::template put_every_second<E>(to, from, count); i < count; ++i) {
-    std::memcpy(to + 2 * i * std::int64_t{sizeof(E)}, from + i * std::int64_t{sizeof(E)},
-                sizeof(E));
+  const E* const from = static_cast<const E*>(source);
+  std::int64_t i = 0;
+  if constexpr (V::has_masked_stores) {
+    for (; i + V::lanes <= count; i += V::lanes) {
+      announce_writing(to + i * kStep);
+      V::put_every_second(to + i * kStep, from + i);
+    }
   }
+  for (; i < count; ++i) std::memcpy(to + i * kStep, from + i, sizeof(E));
 }
 
 template <class V, class E>

@@ -136,12 +136,7 @@ struct Avx2Vector {
   }
   static void stream_fence() { _mm_sfence(); }
 
-  // How many of `count` elements were put into every second place: none, without stores that leave
-  // out what lies between.
-  template <class E>
-  static std::int64_t put_every_second(char*, const char*, std::int64_t) {
-    return 0;
-  }
+  static constexpr bool has_masked_stores = false;
 };
 
 }  // namespace

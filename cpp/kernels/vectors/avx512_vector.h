@@ -144,26 +144,17 @@ struct Avx512Vector {
   }
   static void stream_fence() { _mm_sfence(); }
 
-  // Puts elements into every second place, and touches nothing between; the rest of less than a
-  // vector is left. Returns how many were put.
-  template <class E>
-  static std::int64_t put_every_second(char* to, const char* from, std::int64_t count) {
-    constexpr std::int64_t kBytes = sizeof(E);
-    std::int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) {
-      char* const place = to + 2 * i * kBytes;
-      __builtin_prefetch(place + 2048, 1);
-      if constexpr (kBytes == 2) {
-        const __m256i some =
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i * kBytes));
-        _mm512_mask_storeu_epi16(place, 0x55555555, _mm512_cvtepu16_epi32(some));
-      } else {
-        const Avx512Vector some = load(reinterpret_cast<const float*>(from + i * kBytes));
-        _mm512_mask_storeu_ps(place, 0x5555, low(some, some).value);
-        _mm512_mask_storeu_ps(place + 64, 0x5555, high(some, some).value);
-      }
-    }
-    return i;
+  // Puts one vector of elements into every second place, and touches nothing between.
+  static constexpr bool has_masked_stores = true;
+  static void put_every_second(char* to, const float* from) {
+    const Avx512Vector some = load(from);
+    _mm512_mask_storeu_ps(to, 0x5555, low(some, some).value);
+    _mm512_mask_storeu_ps(to + 64, 0x5555, high(some, some).value);
+  }
+  template <class Half>
+  static void put_every_second(char* to, const Half* from) {
+    const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    _mm512_mask_storeu_epi16(to, 0x55555555, _mm512_cvtepu16_epi32(some));
   }
 };
 
@@ -235,15 +226,11 @@ struct Avx512DoubleVector {
   }
   static void stream_fence() { _mm_sfence(); }
 
-  template <class E>
-  static std::int64_t put_every_second(char* to, const char* from, std::int64_t count) {
-    std::int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) {
-      const Avx512DoubleVector some = load(reinterpret_cast<const double*>(from) + i);
-      _mm512_mask_storeu_pd(to + 16 * i, 0x55, low(some, some).value);
-      _mm512_mask_storeu_pd(to + 16 * i + 64, 0x55, high(some, some).value);
-    }
-    return i;
+  static constexpr bool has_masked_stores = true;
+  static void put_every_second(char* to, const double* from) {
+    const Avx512DoubleVector some = load(from);
+    _mm512_mask_storeu_pd(to, 0x55, low(some, some).value);
+    _mm512_mask_storeu_pd(to + 64, 0x55, high(some, some).value);
   }
 };
 
