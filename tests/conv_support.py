@@ -119,6 +119,7 @@ CASES = (
     ConvCase("depthwise_slices", (1, 8, 40, 6, 7), (8, 1, 3, 2, 3), (2, 1, 1), 1, groups=8),
     ConvCase("groups_of_3_to_2", (2, 27, 33, 9), (18, 3, 3, 3), padding=1, groups=9),
     ConvCase("depthwise_dilated", (1, 8, 11, 11), (8, 1, 3, 3), dilation=2, padding=2, groups=8),
+    ConvCase("many_groups", (1, 640, 3, 4), (640, 5, 3, 3), padding=1, groups=128),
     # Dilation
     ConvCase("dilation_1d", (2, 3, 19), (4, 3, 3), dilation=4),
     ConvCase("dilation_2d", (2, 3, 9, 10), (4, 3, 3, 3), dilation=2, padding=2),

@@ -88,6 +88,16 @@ def test_large_case_agrees_with_reference(case, dtype):
     check(case, dtype)
 
 
+@pytest.mark.usefixtures("_restore_settings")
+def test_deep_layers_are_cut_by_outputs():
+    backops.set_num_threads(2)
+    for case in LARGE_CASES:
+        kernel = case.plan(backops.plan, dtype="float32").kernel
+        if "onednn" not in kernel:
+            continue
+        assert ("by_outputs:" in kernel) == case.name.startswith("deep"), kernel
+
+
 # Against PyTorch, which computes in float64 on the same values
 
 
