@@ -1,6 +1,6 @@
 # oneDNN as its PyPI packages install it; Python knows where. Its library goes into our package, beside
 # libbackops: pip's --target leaves out the folder it comes in, and C programs know no virtual
-# environment. Without oneDNN, convolutions are computed by our own plain engine.
+# environment. Without oneDNN, convolutions of few channels are computed by our own plain engine.
 
 if(BACKOPS_ONEDNN AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
@@ -16,11 +16,9 @@ if(BACKOPS_ONEDNN AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(GET BACKOPS_ONEDNN_FOUND 1 BACKOPS_ONEDNN_LIBRARY)
   list(SUBLIST BACKOPS_ONEDNN_FOUND 2 -1 BACKOPS_ONEDNN_LICENSES)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
-  target_sources(backops_core PRIVATE
-    cpp/ops/onednn_by_outputs.cpp cpp/ops/onednn_conv.cpp cpp/ops/onednn_matmul.cpp)
+  target_sources(backops_core PRIVATE cpp/ops/onednn_conv.cpp cpp/ops/onednn_unfolded.cpp)
   set_source_files_properties(
-    cpp/ops/conv_onednn.cpp cpp/ops/onednn_by_outputs.cpp cpp/ops/onednn_conv.cpp
-    cpp/ops/onednn_matmul.cpp PROPERTIES
+    cpp/ops/conv_onednn.cpp cpp/ops/onednn_conv.cpp cpp/ops/onednn_unfolded.cpp PROPERTIES
     COMPILE_OPTIONS "-isystem;${BACKOPS_ONEDNN_INCLUDE}"
     COMPILE_DEFINITIONS BACKOPS_ONEDNN)
   target_link_libraries(backops_core PUBLIC "${BACKOPS_ONEDNN_LIBRARY}" ${OpenMP_CXX_LIBRARIES})

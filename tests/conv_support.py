@@ -152,6 +152,18 @@ CASES = (
     ConvCase("channels_31_to_3", (1, 31, 6, 7), (3, 31, 3, 3), padding=1),
     ConvCase("channels_32_to_32", (2, 32, 5, 6), (32, 32, 3, 3), padding=1),
     ConvCase("channels_33_to_1", (1, 33, 6, 7), (1, 33, 3, 3), padding=1),
+    # Channels that fill vectors, in one block, in two and in an odd number of them
+    ConvCase("blocks_2d", (3, 48, 7, 7), (32, 48, 3, 3), padding=1),
+    ConvCase("blocks_strided", (2, 32, 11, 13), (16, 32, 3, 3), stride=2, padding=1),
+    ConvCase("blocks_grouped", (2, 32, 6, 7), (96, 16, 3, 3), padding=1, groups=2),
+    ConvCase("blocks_3d", (1, 16, 5, 6, 7), (16, 16, 3, 2, 3), (2, 1, 3), 1),
+    ConvCase("blocks_dilated", (1, 16, 9, 10), (32, 16, 3, 3), 1, 2, (2, 3)),
+    ConvCase("blocks_stride_beyond_kernel", (2, 16, 11, 13), (16, 16, 2, 2), (3, 4), 1),
+    ConvCase("blocks_padding_beyond_kernel", (1, 16, 3, 4), (16, 16, 2, 3), 2, (5, 4)),
+    ConvCase("blocks_rows_left_over", (1, 16, 12, 9), (16, 16, 3, 3), (5, 3)),
+    ConvCase("blocks_pointwise", (3, 32, 5, 6), (48, 32, 1, 1)),
+    ConvCase("blocks_pointwise_3d", (2, 16, 3, 2, 4), (16, 16, 1, 1, 1)),
+    ConvCase("blocks_spare_lanes", (2, 28, 6, 7), (46, 28, 3, 3), padding=1),
     # More weights than input
     ConvCase("deep", (2, 9, 4, 5), (192, 9, 3, 3), stride=(1, 2), padding=1),
     ConvCase("deep_pointwise", (2, 21, 3, 4), (192, 21, 1, 1)),

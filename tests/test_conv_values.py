@@ -76,6 +76,11 @@ LARGE_CASES = (
     ConvCase("large_image", (1, 8, 160, 150), (8, 8, 3, 3), padding=1),
     ConvCase("large_1d", (8, 32, 400), (64, 32, 5), padding=2),
     ConvCase("large_3d", (2, 16, 8, 14, 14), (16, 16, 3, 3, 3), padding=1),
+    # Images that are cut, along the first axis, along the second and along the last
+    ConvCase("cut_images", (2, 48, 52, 54), (48, 48, 3, 3), padding=1),
+    ConvCase("cut_slices", (1, 64, 3, 40, 38), (64, 64, 2, 3, 3), padding=(0, 1, 1)),
+    ConvCase("cut_rows", (1, 32, 9001), (32, 32, 3), padding=1),
+    ConvCase("cut_pointwise", (1, 32, 3, 4001), (48, 32, 1, 1)),
     ConvCase("deep_3x3", (3, 48, 7, 7), (320, 48, 3, 3), padding=1),
     ConvCase("deep_pointwise", (3, 70, 5, 5), (320, 70, 1, 1)),
 )
@@ -88,14 +93,14 @@ def test_large_case_agrees_with_reference(case, dtype):
     check(case, dtype)
 
 
-@pytest.mark.usefixtures("_restore_settings")
-def test_deep_layers_are_cut_by_outputs():
-    backops.set_num_threads(2)
-    for case in LARGE_CASES:
-        kernel = case.plan(backops.plan, dtype="float32").kernel
-        if "onednn" not in kernel:
-            continue
-        assert ("by_outputs:" in kernel) == case.name.startswith("deep"), kernel
+@every_dtype
+def test_channels_that_fill_vectors_run_in_blocks(dtype):
+    for case in (*CASES, *LARGE_CASES):
+        kernel = case.plan(backops.plan, dtype=dtype).kernel
+        if case.name.startswith(("blocks_", "cut_")):
+            assert "blocks:" in kernel, case.name
+        if case.name.startswith(("depthwise", "large_stem")):
+            assert "blocks:" not in kernel, case.name
 
 
 # Against PyTorch, which computes in float64 on the same values
@@ -271,6 +276,12 @@ SPECIAL_CASES = [
     "asymmetric_groups",
     "channels_15_to_17",
     "channels_33_to_1",
+    "blocks_2d",
+    "blocks_strided",
+    "blocks_grouped",
+    "blocks_3d",
+    "blocks_stride_beyond_kernel",
+    "blocks_spare_lanes",
 ]
 
 

@@ -305,8 +305,8 @@ check_errors_of_convolution(tell)
     )
 
 
-# grad_output, input, weight and bias of a dense convolution.
-CONV_SHAPES = ((2, 64, 8, 8), (2, 32, 8, 8), (64, 32, 3, 3), (64,))
+# grad_output, input, weight and bias of a convolution of few channels.
+CONV_SHAPES = ((2, 64, 8, 8), (2, 3, 8, 8), (64, 3, 3, 3), (64,))
 
 
 def check_errors_of_convolution(tell):

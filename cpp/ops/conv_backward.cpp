@@ -70,10 +70,8 @@ struct ConvPlan::Impl {
   std::size_t grad_output_at, input_at, weight_at, grad_input_at, grad_weight_at, grad_bias_at;
   std::size_t engine_at, workers_at, worker_bytes, total_bytes;
 
-  DenseTensor activation(const TensorView* view, char* dense, bool reads,
-                         bool channels_first) const;
+  DenseTensor activation(const TensorView* view, char* dense, bool reads) const;
   Activation for_engine(const TensorView* view, const DenseTensor& operand) const;
-  bool prefers_channels_first(const TensorView& grad_output) const;
   DenseTensor weights(const TensorView* view, char* dense, bool reads) const;
   DenseTensor bias(const TensorView* view, char* dense) const;
   void settle(DenseTensor& operand, bool reads) const;
@@ -93,9 +91,9 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
       return make_lanes_engine(shape, most_channels, threads, problem.rounding, problem.dtype, isa);
     };
     engine = make_lanes(kFewChannels);
-    if (!engine) {
-      engine = make_onednn_engine(shape, {threads, deterministic}, problem.dtype, isa);
-    }
+    const ConvCuts cuts{threads, deterministic};
+    if (!engine) engine = make_blocks_engine(shape, cuts, problem.rounding, problem.dtype, isa);
+    if (!engine) engine = make_onednn_engine(shape, cuts, problem.dtype, isa);
     if (!engine) engine = make_lanes(kMoreChannels);
   }
   if (!engine) engine = make_plain_engine(shape);
@@ -136,8 +134,7 @@ void ConvPlan::Impl::settle(DenseTensor& operand, bool reads) const {
   }
 }
 
-DenseTensor ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads,
-                                       bool channels_first) const {
+DenseTensor ConvPlan::Impl::activation(const TensorView* view, char* dense, bool reads) const {
   DenseTensor operand;
   if (view == nullptr) return operand;
   const int channel_dim = problem.ndim - problem.rank - 1;
@@ -146,30 +143,19 @@ DenseTensor ConvPlan::Impl::activation(const TensorView* view, char* dense, bool
   DenseAxes& axes = operand.axes;
   axes.shape[0] = shape.batch;
   axes.stride_bytes[0] = channel_dim == 1 ? view->stride_bytes[0] : 0;
-  const int first_position = channels_first ? 2 : 1;
   for (int axis = 0; axis < kMaxConvRank; ++axis) {
     const int own = axis - (kMaxConvRank - problem.rank);
-    axes.shape[first_position + axis] = own < 0 ? 1 : view->shape[channel_dim + 1 + own];
-    axes.stride_bytes[first_position + axis] =
-        own < 0 ? 0 : view->stride_bytes[channel_dim + 1 + own];
+    axes.shape[1 + axis] = own < 0 ? 1 : view->shape[channel_dim + 1 + own];
+    axes.stride_bytes[1 + axis] = own < 0 ? 0 : view->stride_bytes[channel_dim + 1 + own];
   }
-  const int channel_axis = channels_first ? 1 : 4;
-  axes.shape[channel_axis] = view->shape[channel_dim];
-  axes.stride_bytes[channel_axis] = view->stride_bytes[channel_dim];
+  axes.shape[4] = view->shape[channel_dim];
+  axes.stride_bytes[4] = view->stride_bytes[channel_dim];
   if (engine->activations() == Activations::tensors) {
     operand.dense = operand.tensor;
   } else {
     settle(operand, reads);
   }
   return operand;
-}
-
-// What needs no transposing, where the engine takes both.
-bool ConvPlan::Impl::prefers_channels_first(const TensorView& grad_output) const {
-  if (engine->activations() != Activations::either) return false;
-  const int channel_dim = problem.ndim - problem.rank - 1;
-  return std::abs(grad_output.stride_bytes[problem.ndim - 1]) <
-         std::abs(grad_output.stride_bytes[channel_dim]);
 }
 
 Activation ConvPlan::Impl::for_engine(const TensorView* view, const DenseTensor& operand) const {
@@ -263,18 +249,16 @@ bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
   threads = std::min(threads, p.threads);
   const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
   char* const base = static_cast<char*>(workspace) + (kLineBytes - misalignment) % kLineBytes;
-  const bool first = p.prefers_channels_first(*t.grad_output);
   const DenseTensor inputs[] = {
-      p.activation(t.grad_output, base + p.grad_output_at, true, first),
-      p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true, first),
+      p.activation(t.grad_output, base + p.grad_output_at, true),
+      p.activation(p.shape.wants_weight ? t.input : nullptr, base + p.input_at, true),
       p.weights(p.shape.wants_input ? t.weight : nullptr, base + p.weight_at, true)};
-  const DenseTensor results[] = {p.activation(t.grad_input, base + p.grad_input_at, false, first),
+  const DenseTensor results[] = {p.activation(t.grad_input, base + p.grad_input_at, false),
                                  p.weights(t.grad_weight, base + p.grad_weight_at, false),
                                  p.bias(t.grad_bias, base + p.grad_bias_at)};
   const ConvBuffers buffers{p.for_engine(t.grad_output, inputs[0]),
                             p.for_engine(t.input, inputs[1]),
                             p.for_engine(t.grad_input, results[0]),
-                            first,
                             inputs[2].dense,
                             results[1].dense,
                             results[2].dense,

@@ -41,7 +41,6 @@ struct ConvShape {
 // How an engine wants grad_output, input and grad_input.
 enum class Activations : std::uint8_t {
   channels_last,  // dense sums, (batch, positions, channels)
-  either,         // that, or (batch, channels, positions)
   tensors,        // as the caller gave them
 };
 
@@ -55,7 +54,6 @@ struct Activation {
 // has no use for it.
 struct ConvBuffers {
   Activation grad_output, input, grad_input;
-  bool channels_first;  // the dense activations
   const void* weight;
   void* grad_weight;
   void* grad_bias;
@@ -90,6 +88,9 @@ struct ConvCuts {
 std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape,
                                                     std::int64_t most_channels, int threads,
                                                     Rounding rounding, DType dtype, Isa isa);
+// Null for problems whose groups have channels that do not fill vectors, and for some rare ones.
+std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& shape, const ConvCuts& cuts,
+                                                     Rounding rounding, DType dtype, Isa isa);
 // Null where oneDNN is not built in, is not to be used on this instruction set, or refuses.
 std::unique_ptr<const ConvEngine> make_onednn_engine(const ConvShape& shape, const ConvCuts& cuts,
                                                      DType dtype, Isa isa);

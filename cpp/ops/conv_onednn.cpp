@@ -40,24 +40,6 @@ struct Task {
   std::int64_t index;
 };
 
-template <class Gradient>
-using Maker = std::unique_ptr<const Gradient> (*)(const ConvShape&, const ConvCuts&);
-
-// The first that takes the problem.
-template <class Gradient, std::size_t kCount>
-std::unique_ptr<const Gradient> first_of(const Maker<Gradient> (&makers)[kCount],
-                                         const ConvShape& shape, const ConvCuts& cuts) {
-  for (const auto make : makers) {
-    if (auto gradient = make(shape, cuts)) return gradient;
-  }
-  return nullptr;
-}
-
-constexpr Maker<InputGradient> kInputGradients[] = {
-    make_pointwise_input_gradient, make_unfolded_input_gradient, make_conv_input_gradient};
-constexpr Maker<WeightGradient> kWeightGradients[] = {
-    make_weight_gradient_by_outputs, make_pointwise_weight_gradient, make_conv_weight_gradient};
-
 class OnednnEngine : public ConvEngine {
  public:
   OnednnEngine(const ConvShape& shape, const ConvCuts& cuts, const ConvKernels& kernels)
@@ -65,8 +47,9 @@ class OnednnEngine : public ConvEngine {
         kernels_(kernels),
         bias_images_{s_.batch, std::min(s_.batch, weight_cuts(cuts))} {
     const OneThread alone;
-    if (s_.wants_input) input_ = first_of(kInputGradients, s_, cuts);
-    if (s_.wants_weight) weight_ = first_of(kWeightGradients, s_, cuts);
+    if (s_.wants_input) input_ = make_unfolded_input_gradient(s_, cuts);
+    if (s_.wants_input && !input_) input_ = make_conv_input_gradient(s_, cuts);
+    if (s_.wants_weight) weight_ = make_conv_weight_gradient(s_, cuts);
     if (!is_usable()) return;
     place_memory();
     schedule(cuts.threads);
@@ -79,12 +62,6 @@ class OnednnEngine : public ConvEngine {
     if (input_) text += " input:" + input_->name();
     if (weight_) text += " weight:" + weight_->name();
     return text;
-  }
-
-  Activations activations() const override {
-    const bool either = (!input_ || input_->takes_channels_first()) &&
-                        (!weight_ || weight_->takes_channels_first());
-    return either ? Activations::either : Activations::channels_last;
   }
 
   std::size_t engine_bytes() const override { return memory_bytes_; }
@@ -137,11 +114,11 @@ class OnednnEngine : public ConvEngine {
   void schedule(int threads) {
     Tasks prepare, inputs, weights, sums, finish;
     if (input_) {
-      add_tasks(prepare, TaskKind::prepare_weight, input_->weight_slices());
+      add_tasks(prepare, TaskKind::prepare_weight, 1);
       add_tasks(inputs, TaskKind::input_part, input_->parts());
     }
     if (weight_) add_tasks(weights, TaskKind::weight_part, weight_->parts());
-    if (weight_ && weight_->adds_up()) {
+    if (weight_) {
       if (weight_->parts() > 1) {
         const std::int64_t elements = weight_->sum_elements();
         add_tasks(sums, TaskKind::add_slice, (elements + kSliceElements - 1) / kSliceElements);
@@ -156,9 +133,7 @@ class OnednnEngine : public ConvEngine {
       first.insert(first.end(), second.begin(), second.end());
       return first;
     };
-    if (weight_ && !weight_->adds_up()) {
-      phases_ = {both(prepare, weights), both(finish, inputs)};
-    } else if (weight_ && weight_->parts() >= threads) {
+    if (weight_ && weight_->parts() >= threads) {
       phases_ = {weights, both(prepare, sums), both(finish, inputs)};
     } else {
       phases_ = {prepare, both(inputs, weights), sums, finish};
@@ -180,14 +155,10 @@ class OnednnEngine : public ConvEngine {
     const float* const weight = static_cast<const float*>(b.weight);
     const GradientTensors tensors{reinterpret_cast<const float*>(b.grad_output.data),
                                   reinterpret_cast<const float*>(b.input.data),
-                                  reinterpret_cast<float*>(b.grad_input.data),
-                                  static_cast<float*>(b.grad_weight), b.channels_first};
+                                  reinterpret_cast<float*>(b.grad_input.data)};
     switch (task.kind) {
-      case TaskKind::prepare_weight:
-        return input_->prepare(task.index, weight, prepared(b), b.scratch);
-      case TaskKind::input_part:
-        return input_->run(task.index, tensors, input_->weight_slices() > 0 ? prepared(b) : weight,
-                           b.scratch);
+      case TaskKind::prepare_weight: return input_->prepare(weight, prepared(b), b.scratch);
+      case TaskKind::input_part: return input_->run(task.index, tensors, prepared(b), b.scratch);
       case TaskKind::weight_part:
         return weight_->run(task.index, tensors, weight_sums(b, task.index), b.scratch);
       case TaskKind::bias_part: return sum_bias(b, task.index);
@@ -214,16 +185,11 @@ class OnednnEngine : public ConvEngine {
     float* const sums = bias_sums(b, part);
     std::fill(sums, sums + s_.outputs, 0.0f);
     for (std::int64_t n = bias_images_.first(part); n < bias_images_.first(part + 1); ++n) {
-      const float* const image = grad + n * s_.out_image();
-      if (b.channels_first) {
-        add_rows(image, sums);
-      } else {
-        add_columns(image, sums);
-      }
+      add_image(grad + n * s_.out_image(), sums);
     }
   }
 
-  void add_columns(const float* image, float* sums) const {
+  void add_image(const float* image, float* sums) const {
     constexpr std::int64_t kRowsAtOnce = 64;  // they stay in the cache from one column to the next
     for (std::int64_t first = 0; first < s_.out_positions(); first += kRowsAtOnce) {
       const std::int64_t rows = std::min(kRowsAtOnce, s_.out_positions() - first);
@@ -237,19 +203,6 @@ class OnednnEngine : public ConvEngine {
         for (std::int64_t r = 0; r < rows; ++r) sum += from[r * s_.outputs + o];
         sums[o] += sum;
       }
-    }
-  }
-
-  void add_rows(const float* image, float* sums) const {
-    const std::int64_t positions = s_.out_positions();
-    const std::int64_t vectors = positions / kernels_.lanes;
-    for (std::int64_t o = 0; o < s_.outputs; ++o, image += positions) {
-      float lanes[kMostLanes] = {};
-      kernels_.sum({image, kernels_.lanes, vectors, lanes});
-      float sum = 0;
-      for (int lane = 0; lane < kernels_.lanes; ++lane) sum += lanes[lane];
-      for (std::int64_t i = vectors * kernels_.lanes; i < positions; ++i) sum += image[i];
-      sums[o] += sum;
     }
   }
 

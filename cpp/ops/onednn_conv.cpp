@@ -1,7 +1,6 @@
 // Gradients by oneDNN's convolution primitives, on channels-last tensors: for most problems its
 // kernels are the fastest there, they need no layout of their own, and both gradients share one.
 #include <algorithm>
-#include <vector>
 
 #include "ops/onednn.h"
 #include "ops/onednn_gradients.h"
@@ -94,39 +93,6 @@ class WeightOrder {
   std::size_t scratch_bytes_ = 0;
 };
 
-// The same for slices of the outputs: threads share the work.
-class SlicedWeightOrder {
- public:
-  SlicedWeightOrder() = default;
-  SlicedWeightOrder(const Desc& from, const Desc& to, std::int64_t wanted_slices) {
-    constexpr std::int64_t kUnit = 64;  // no primitive's blocks of outputs are larger
-    memory::dims dims = from.get_dims(), first(dims.size(), 0);
-    const bool is_cut = dims[0] % kUnit == 0;
-    const EvenParts units{is_cut ? dims[0] / kUnit : 1,
-                          is_cut ? std::min(dims[0] / kUnit, wanted_slices) : 1};
-    for (std::int64_t slice = 0; slice < units.count; ++slice) {
-      if (is_cut) {
-        first[0] = units.first(slice) * kUnit;
-        dims[0] = units.first(slice + 1) * kUnit - first[0];
-      }
-      slices_.emplace_back(from.submemory_desc(dims, first), to.submemory_desc(dims, first));
-    }
-  }
-
-  std::int64_t slices() const { return static_cast<std::int64_t>(slices_.size()); }
-  std::size_t scratch_bytes() const {
-    std::size_t most = 0;
-    for (const WeightOrder& slice : slices_) most = std::max(most, slice.scratch_bytes());
-    return most;
-  }
-  void run(std::int64_t slice, const float* source, float* target, char* scratch) const {
-    slices_[static_cast<std::size_t>(slice)].run(source, target, scratch);
-  }
-
- private:
-  std::vector<WeightOrder> slices_;
-};
-
 // A primitive for some images, and what it says of itself.
 template <class Primitive>
 struct ConvPart {
@@ -168,7 +134,7 @@ class ConvInputGradient : public InputGradient {
                 weight_ = desc.weights_desc();
                 return Part(l, desc);
               }};
-    order_ = SlicedWeightOrder(Layouts(s_, 1).plain_weight, weight_, free_cuts(cuts));
+    order_ = WeightOrder(Layouts(s_, 1).plain_weight, weight_);
   }
 
   bool is_usable() const { return is_fast(parts_); }
@@ -179,10 +145,8 @@ class ConvInputGradient : public InputGradient {
   std::size_t weight_bytes() const override { return weight_.get_size(); }
   std::int64_t parts() const override { return images_.count; }
 
-  std::int64_t weight_slices() const override { return order_.slices(); }
-  void prepare(std::int64_t slice, const float* weight, float* prepared,
-               char* scratch) const override {
-    order_.run(slice, weight, prepared, scratch);
+  void prepare(const float* weight, float* prepared, char* scratch) const override {
+    order_.run(weight, prepared, scratch);
   }
 
   void run(std::int64_t index, const GradientTensors& t, const float* weight,
@@ -205,7 +169,7 @@ class ConvInputGradient : public InputGradient {
   const EvenParts images_;
   Desc weight_;
   ByPart<Part> parts_;
-  SlicedWeightOrder order_;
+  WeightOrder order_;
 };
 
 class ConvWeightGradient : public WeightGradient {

@@ -1,5 +1,5 @@
-// Ways to compute one gradient with oneDNN, in float32 on dense tensors. Each cuts its work into
-// parts that run at the same time.
+// Ways to compute one gradient with oneDNN, in float32 on dense channels-last tensors. Each cuts
+// its work into parts that run at the same time.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,17 @@ struct GradientTensors {
   const float* grad_output;
   const float* input;
   float* grad_input;
-  float* grad_weight;   // (outputs, channels of the group, positions)
-  bool channels_first;  // otherwise channels-last
 };
 
 class InputGradient {
  public:
   virtual ~InputGradient() = default;
   virtual std::string name() const = 0;
-  virtual bool takes_channels_first() const { return false; }
   virtual std::size_t scratch_bytes() const = 0;  // of a worker
 
-  // The weights as it wants them are prepared once, before the parts, slice by slice. No slices: it
-  // takes them as they are.
+  // The weights as it wants them are prepared once, before the parts.
   virtual std::size_t weight_bytes() const = 0;
-  virtual std::int64_t weight_slices() const = 0;
-  virtual void prepare(std::int64_t slice, const float* weight, float* prepared,
-                       char* scratch) const = 0;
+  virtual void prepare(const float* weight, float* prepared, char* scratch) const = 0;
 
   virtual std::int64_t parts() const = 0;
   virtual void run(std::int64_t part, const GradientTensors& tensors, const float* prepared,
@@ -42,13 +36,9 @@ class WeightGradient {
  public:
   virtual ~WeightGradient() = default;
   virtual std::string name() const = 0;
-  virtual bool takes_channels_first() const { return false; }
   virtual std::size_t scratch_bytes() const = 0;
 
   virtual std::int64_t parts() const = 0;
-  // Whether the sums of the parts are to be added; otherwise each part is some of the outputs and
-  // writes its share of grad_weight itself.
-  virtual bool adds_up() const { return true; }
   virtual std::int64_t sum_elements() const = 0;  // that a part writes
   virtual void run(std::int64_t part, const GradientTensors& tensors, float* sums,
                    char* scratch) const = 0;
@@ -61,15 +51,6 @@ std::unique_ptr<const InputGradient> make_conv_input_gradient(const ConvShape& s
                                                               const ConvCuts& cuts);
 std::unique_ptr<const WeightGradient> make_conv_weight_gradient(const ConvShape& shape,
                                                                 const ConvCuts& cuts);
-// Kernels of one element: the gradients are products of matrices.
-std::unique_ptr<const InputGradient> make_pointwise_input_gradient(const ConvShape& shape,
-                                                                   const ConvCuts& cuts);
-std::unique_ptr<const WeightGradient> make_pointwise_weight_gradient(const ConvShape& shape,
-                                                                     const ConvCuts& cuts);
-// Many weights: each part computes some outputs for the whole batch, so that nothing is to be
-// added.
-std::unique_ptr<const WeightGradient> make_weight_gradient_by_outputs(const ConvShape& shape,
-                                                                      const ConvCuts& cuts);
 // Few channels: the windows of some outputs are written out, one a row.
 std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShape& shape,
                                                                   const ConvCuts& cuts);

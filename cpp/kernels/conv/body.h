@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/conv/lanes.h"
+#include "kernels/conv/products.h"
 #include "kernels/conv/taps.h"
 
 namespace backops {
@@ -13,12 +14,16 @@ constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, DType dtype) 
           isa,
           dtype,
           V::lanes,
+          kSumRows<V> / 2,
           sizeof(typename V::Sum),
           to_lanes<V, E>,
           from_lanes<V, E>,
           gather_taps<V>,
           correlate_taps<V>,
-          sum_lanes<V>};
+          sum_lanes<V>,
+          multiply_positions<V>,
+          multiply_twins<V>,
+          multiply_channels<V>};
 }
 
 }  // namespace

@@ -54,17 +54,45 @@ struct SumLanes {
   void* sums;
 };
 
+// Where a run of products begins on either side, in sums.
+struct BlockRun {
+  std::int64_t left, right;
+};
+
+// sums[j * sum_step + v * sum_pitch] = sum over runs r and k < run_length of
+//   left[r.left + k * left_step + j * left_pitch] * right[r.right + k * right_step + v *
+//   right_pitch]
+// where left are numbers, and right and sums vectors.
+struct BlockProducts {
+  const void* left;
+  const void* right;
+  const BlockRun* runs;
+  std::int64_t run_count, run_length;
+  std::int64_t left_step, right_step, right_pitch;
+  void* sums;
+  std::int64_t sum_step, sum_pitch;
+  std::int64_t rows;  // of j
+  int vectors;        // of v, 1 or 2
+  bool adds;          // to what the sums are already
+  // Twins are the same again, from here on the left and to there.
+  std::int64_t left_twin, sum_twin;
+};
+
 struct ConvKernels {
   const char* name;  // conv_<dtype>_<isa>
   Isa isa;
   DType dtype;
-  int lanes;  // of a vector of sums
+  int lanes;                // of a vector of sums
+  std::int64_t most_twins;  // rows that multiply_twins takes at once
   std::int64_t sum_bytes;
   void (*to_lanes)(const LaneCopy&);    // elements in, sums out
   void (*from_lanes)(const LaneCopy&);  // sums in, elements out
   void (*gather)(const GatherTaps&);
   void (*correlate)(const CorrelateTaps&);
   void (*sum)(const SumLanes&);
+  void (*multiply_positions)(const BlockProducts&);  // left_pitch is a vector
+  void (*multiply_twins)(const BlockProducts&);      // the same, for few rows
+  void (*multiply_channels)(const BlockProducts&);   // left_pitch is 1, rows as many as lanes
 };
 
 // The kernels of `isa`, or of the next lower one that was built.

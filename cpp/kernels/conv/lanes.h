@@ -83,6 +83,7 @@ BACKOPS_FLATTEN void from_lanes_transposed(const LaneCopy& args) {
     char* to = a.elements + c * a.channel_stride_bytes + p * std::int64_t{sizeof(E)};
     for (int i = 0; i < V::lanes; ++i) {
       if (i < channels) {
+        announce_writing(to + i * a.channel_stride_bytes, kPositionsAtOnce * sizeof(E));
         store(position_kind, square[i], reinterpret_cast<E*>(to + i * a.channel_stride_bytes),
               positions);
       }

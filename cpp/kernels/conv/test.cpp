@@ -1,5 +1,6 @@
 // Every row of kernels.inc against plain loops. Sums are of whole numbers, so that they are exact
 // in any order; whole buffers are compared, so that a byte written elsewhere is a difference too.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <vector>
@@ -205,6 +206,65 @@ void test_sum(const ConvKernels& k, std::int64_t count, std::int64_t pitch) {
   CHECK(equal_bytes(sums, expected));
 }
 
+// How the rows of a product lie on the left, and who multiplies them.
+struct Multiplier {
+  void (*multiply)(const BlockProducts&);
+  std::int64_t left_pitch;
+  bool has_twins;
+};
+
+void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows, int vectors,
+                   bool adds) {
+  Random random(static_cast<std::uint64_t>(rows * 10 + vectors));
+  constexpr std::int64_t kLength = 3, kLeftStep = 2, kLeftSpread = 9;
+  const std::int64_t lanes = k.lanes, right_pitch = 7 * lanes, right_step = 2 * lanes;
+  const std::int64_t sum_step = 3 * lanes, sum_pitch = lanes;
+  const std::int64_t left_twin = rows * by.left_pitch + 5, sum_twin = rows * sum_step;
+  const std::vector<BlockRun> runs = {{kLeftSpread, 0}, {0, 9 * lanes}, {4, lanes}};
+  const Memory left = whole_numbers(
+      k, kLeftSpread + (kLength - 1) * kLeftStep + left_twin + rows * by.left_pitch, random);
+  const Memory right =
+      whole_numbers(k, 9 * lanes + (kLength - 1) * right_step + right_pitch + lanes, random);
+  Memory sums = whole_numbers(k, 2 * rows * sum_step, random);
+  Memory expected(static_cast<std::int64_t>(sums.size()), 0);
+  std::copy(sums.data(), sums.data() + sums.size(), expected.data());
+  for (std::int64_t j = 0; j < (by.has_twins ? 2 : 1) * rows; ++j) {
+    const std::int64_t first =
+        j < rows ? j * by.left_pitch : left_twin + (j - rows) * by.left_pitch;
+    for (std::int64_t i = 0; i < vectors * lanes; ++i) {
+      const std::int64_t at = j * sum_step + i / lanes * sum_pitch + i % lanes;
+      double sum = adds ? read_sum(k, sums, at) : 0;
+      for (const BlockRun& run : runs) {
+        for (std::int64_t step = 0; step < kLength; ++step) {
+          sum += read_sum(k, left, run.left + step * kLeftStep + first) *
+                 read_sum(k, right,
+                          run.right + step * right_step + i / lanes * right_pitch + i % lanes);
+        }
+      }
+      write_sum(k, expected, at, sum + 0.0);
+    }
+  }
+  by.multiply({left.data(), right.data(), runs.data(), 3, kLength, kLeftStep, right_step,
+               right_pitch, sums.data(), sum_step, sum_pitch, rows, vectors, adds, left_twin,
+               sum_twin});
+  CHECK(equal_bytes(sums, expected));
+}
+
+void test_multipliers(const ConvKernels& k) {
+  for (const int vectors : {1, 2}) {
+    for (const bool adds : {false, true}) {
+      for (std::int64_t rows = 1; rows <= 33; ++rows) {
+        const Situation in("%s, %ld rows of %d vectors", k.name, static_cast<long>(rows), vectors);
+        test_multiply(k, {k.multiply_positions, k.lanes, false}, rows, vectors, adds);
+        if (rows <= k.most_twins) {
+          test_multiply(k, {k.multiply_twins, k.lanes, true}, rows, vectors, adds);
+        }
+      }
+      test_multiply(k, {k.multiply_channels, 1, false}, k.lanes, vectors, adds);
+    }
+  }
+}
+
 void test_row(const ConvKernels& k) {
   if (k.isa > detected_isa()) {
     std::printf("skipped: %s, which this CPU does not run\n", k.name);
@@ -235,6 +295,7 @@ void test_row(const ConvKernels& k) {
     test_sum(k, count, k.lanes);
     test_sum(k, count, k.lanes + 3);
   }
+  test_multipliers(k);
 }
 
 void test_selection() {

@@ -14,6 +14,7 @@ template <class T>
 struct ArrayVector {
   using Sum = T;
   static constexpr int lanes = 8;
+  static constexpr int registers = 16;
   T lane[lanes];
 
   static ArrayVector fill(T value) {

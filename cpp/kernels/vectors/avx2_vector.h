@@ -14,6 +14,7 @@ namespace {
 struct Avx2Vector {
   using Sum = float;
   static constexpr int lanes = 8;
+  static constexpr int registers = 16;
   __m256 value;
 
   static __m256i lane_numbers() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }

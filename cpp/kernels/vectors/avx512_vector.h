@@ -27,6 +27,7 @@ inline void avx512_stream(void* to, const void* from, std::size_t bytes) {
 struct Avx512Vector {
   using Sum = float;
   static constexpr int lanes = 16;
+  static constexpr int registers = 32;
   __m512 value;
 
   static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
@@ -162,6 +163,7 @@ struct Avx512Vector {
 struct Avx512DoubleVector {
   using Sum = double;
   static constexpr int lanes = 8;
+  static constexpr int registers = 32;
   __m512d value;
 
   static __mmask8 first(int count) { return static_cast<__mmask8>((1u << count) - 1u); }

@@ -1,0 +1,128 @@
+// Matrix products of blocked tensors, whose innermost axis is a vector of channels: numbers of one
+// side times vectors of the other, summed in registers.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/conv/conv.h"
+#include "kernels/vectors/loops.h"
+
+namespace backops {
+namespace {
+
+// Of two vectors each: a register for each sum, for each vector on the right and for the number on
+// the left.
+template <class V>
+constexpr int kSumRows = (V::registers - 3) / 2;
+
+// One vector per row or two. Members rather than arrays: compilers keep these in registers through
+// loops in loops.
+template <class V, int kRows, int kVectors>
+struct Sums {
+  V first = V::fill(0), second = V::fill(0);
+  Sums<V, kRows - 1, kVectors> rest;
+
+  template <int kLeftPitch>
+  BACKOPS_INLINE void add_products(const typename V::Sum* numbers, const V& right,
+                                   const V& right_second) {
+    const V number = V::fill(*numbers);
+    first = first.plus_product(number, right);
+    if constexpr (kVectors == 2) second = second.plus_product(number, right_second);
+    rest.template add_products<kLeftPitch>(numbers + kLeftPitch, right, right_second);
+  }
+
+  BACKOPS_INLINE void store(const BlockProducts& a, typename V::Sum* to) const {
+    (a.adds ? V::load(to) + first : first).store(to);
+    if constexpr (kVectors == 2) {
+      auto* const next = to + a.sum_pitch;
+      (a.adds ? V::load(next) + second : second).store(next);
+    }
+    rest.store(a, to + a.sum_step);
+  }
+};
+
+template <class V, int kVectors>
+struct Sums<V, 0, kVectors> {
+  template <int kLeftPitch>
+  BACKOPS_INLINE void add_products(const typename V::Sum*, const V&, const V&) {}
+  BACKOPS_INLINE void store(const BlockProducts&, typename V::Sum*) const {}
+};
+
+// Nothing, where there is only one half.
+struct NoSums {
+  template <int kLeftPitch, class Number, class V>
+  BACKOPS_INLINE void add_products(const Number*, const V&, const V&) {}
+  template <class Number>
+  BACKOPS_INLINE void store(const BlockProducts&, Number*) const {}
+};
+
+template <class V, int kLeftPitch, int kRows, int kVectors, class Twins>
+void multiply_some(const BlockProducts& args, const typename V::Sum* left, typename V::Sum* to) {
+  const BlockProducts a = args;
+  Sums<V, kRows, kVectors> sums;
+  Twins twins;
+  for (const BlockRun *run = a.runs, *end = run + a.run_count; run != end; ++run) {
+    const auto* numbers = left + run->left;
+    const auto* right = static_cast<const typename V::Sum*>(a.right) + run->right;
+    for (std::int64_t k = a.run_length; k > 0; --k) {
+      const V first = V::load(right);
+      const V second = kVectors == 2 ? V::load(right + a.right_pitch) : first;
+      sums.template add_products<kLeftPitch>(numbers, first, second);
+      twins.template add_products<kLeftPitch>(numbers + a.left_twin, first, second);
+      numbers += a.left_step;
+      right += a.right_step;
+    }
+  }
+  sums.store(a, to);
+  twins.store(a, to + a.sum_twin);
+}
+
+template <class V, int kLeftPitch, int kRows, bool kTwins>
+void multiply_up_to(const BlockProducts& a, std::int64_t rows, const typename V::Sum* left,
+                    typename V::Sum* to) {
+  using One = std::conditional_t<kTwins, Sums<V, kRows, 1>, NoSums>;
+  using Two = std::conditional_t<kTwins, Sums<V, kRows, 2>, NoSums>;
+  if (rows < kRows) {
+    if constexpr (kRows > 1) multiply_up_to<V, kLeftPitch, kRows - 1, kTwins>(a, rows, left, to);
+  } else if (a.vectors == 1) {
+    multiply_some<V, kLeftPitch, kRows, 1, One>(a, left, to);
+  } else {
+    multiply_some<V, kLeftPitch, kRows, 2, Two>(a, left, to);
+  }
+}
+
+// In parts of nearly the same size: short ones wait for their own sums.
+template <class V, int kLeftPitch, int kMostRows, bool kTwins>
+void multiply_rows(const BlockProducts& args) {
+  const BlockProducts a = args;
+  const auto* left = static_cast<const typename V::Sum*>(a.left);
+  auto* to = static_cast<typename V::Sum*>(a.sums);
+  std::int64_t parts = (a.rows + kMostRows - 1) / kMostRows;
+  for (std::int64_t left_over = a.rows; left_over > 0; --parts) {
+    const std::int64_t rows = (left_over + parts - 1) / parts;
+    multiply_up_to<V, kLeftPitch, kMostRows, kTwins>(a, rows, left, to);
+    left += rows * kLeftPitch;
+    to += rows * a.sum_step;
+    left_over -= rows;
+  }
+}
+
+template <class V>
+void multiply_positions(const BlockProducts& a) {
+  multiply_rows<V, V::lanes, kSumRows<V>, false>(a);
+}
+
+template <class V>
+void multiply_twins(const BlockProducts& a) {
+  multiply_rows<V, V::lanes, kSumRows<V> / 2, true>(a);
+}
+
+// Rows are the channels of a block: a power of two.
+template <class V>
+void multiply_channels(const BlockProducts& a) {
+  multiply_rows<V, 1, (kSumRows<V> < 8 ? 4 : 8), false>(a);
+}
+
+}  // namespace
+}  // namespace backops

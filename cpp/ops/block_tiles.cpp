@@ -1,0 +1,108 @@
+#include "ops/block_tiles.h"
+
+#include <algorithm>
+
+namespace backops {
+
+BlockTiles::BlockTiles(const ConvShape& shape, const TileSums& per_position, double most_sums,
+                       std::int64_t least_tiles)
+    : batch_(shape.batch) {
+  for (int index = 0; index < kMaxConvRank; ++index) {
+    axes_.emplace_back(shape, index);
+    outputs_[index] = shape.out[index];
+    measure(index);
+  }
+  cut(per_position, most_sums, least_tiles);
+}
+
+double BlockTiles::BoxSize::sums(std::int64_t per_position) const {
+  return static_cast<double>(axes[0]) * static_cast<double>(axes[1]) *
+         static_cast<double>(axes[2]) * static_cast<double>(per_position);
+}
+
+// Images that do not fit are cut along their first axis, then along the next; of small ones several
+// are taken together.
+void BlockTiles::cut(const TileSums& per_position, double most, std::int64_t least_tiles) {
+  const auto sums = [&] {
+    return grad_.sums(per_position.grad) + input_.sums(per_position.input) +
+           result_.sums(per_position.result);
+  };
+  // Few tiles that the tasks cannot share evenly would leave some of them waiting.
+  const auto are_uneven = [&] {
+    return count() < least_tiles || (count() < 4 * least_tiles && count() % least_tiles != 0);
+  };
+  for (int index = 0; index < kMaxConvRank; ++index) {
+    while ((sums() > most || are_uneven()) && outputs_[index] > 1) {
+      const std::int64_t more = pieces(index) + 1;
+      outputs_[index] = std::min((axis(index).out + more - 1) / more, outputs_[index] - 1);
+      measure(index);
+    }
+  }
+  fit_ = sums() <= most;
+  if (pieces(0) * pieces(1) * pieces(2) > 1) return;
+  images_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(most / sums()), 1,
+                                     std::max<std::int64_t>(1, batch_ / least_tiles));
+}
+
+std::int64_t BlockTiles::count() const {
+  return (batch_ + images_ - 1) / images_ * pieces(0) * pieces(1) * pieces(2);
+}
+
+std::int64_t BlockTiles::most_rows() const { return images_ * outputs_[0] * outputs_[1]; }
+
+BlockTiles::AxisRanges BlockTiles::ranges(int index, std::int64_t piece) const {
+  const LaneAxis& a = axis(index);
+  AxisRanges r{};
+  r.outputs = {piece * outputs_[index], std::min((piece + 1) * outputs_[index], a.out)};
+  const bool is_first = piece == 0, is_last = r.outputs.end == a.out;
+  const auto inside = [&](std::int64_t i) { return std::clamp<std::int64_t>(i, 0, a.in); };
+  const std::int64_t window = r.outputs.begin * a.stride - a.padding;
+  const std::int64_t next_window = r.outputs.end * a.stride - a.padding;
+  r.input = {inside(window), inside(next_window - a.stride + a.reach + 1)};
+  r.results = {is_first ? 0 : inside(window), is_last ? a.in : inside(next_window)};
+  r.grad.begin = is_first ? std::min<std::int64_t>(0, a.output_of(0) - a.most_shift)
+                          : r.outputs.begin - a.most_shift;
+  r.grad.end = is_last ? std::max(a.out, a.output_of(a.in - 1) + 1) : r.outputs.end;
+  return r;
+}
+
+// Pieces between the first and the last are alike, or smaller.
+void BlockTiles::measure(int index) {
+  const AxisRanges first = ranges(index, 0), last = ranges(index, pieces(index) - 1);
+  std::int64_t& grad = grad_.axes[index];
+  std::int64_t& input = input_.axes[index];
+  std::int64_t& result = result_.axes[index];
+  grad = std::max(first.grad.size(), last.grad.size());
+  input = std::max<std::int64_t>({1, first.input.size(), last.input.size()});
+  result = std::max<std::int64_t>({1, first.results.size(), last.results.size()});
+  if (pieces(index) <= 2) return;
+  const LaneAxis& a = axis(index);
+  const std::int64_t own = outputs_[index];
+  grad = std::max(grad, own + a.most_shift);
+  input = std::max(input, std::min((own - 1) * a.stride + a.reach + 1, a.in));
+  result = std::max(result, std::min(own * a.stride, a.in));
+}
+
+Tile BlockTiles::tile(std::int64_t index) const {
+  Tile t{};
+  const auto set = [](Box& box, int axis, const Range& range, const BoxSize& size) {
+    box.axes[axis] = range;
+    box.step[axis] = axis + 1 < kMaxConvRank ? box.step[axis + 1] * size.axes[axis + 1] : 1;
+  };
+  for (int axis = kMaxConvRank - 1; axis >= 0; --axis) {
+    const AxisRanges r = ranges(axis, index % pieces(axis));
+    index /= pieces(axis);
+    t.outputs[axis] = r.outputs;
+    set(t.grad, axis, r.grad, grad_);
+    set(t.input, axis, r.input, input_);
+    set(t.results, axis, r.results, result_);
+  }
+  t.images = {index * images_, std::min((index + 1) * images_, batch_)};
+  t.grad.images = t.input.images = t.results.images = t.images;
+  t.grad.image_step = grad_.places();
+  t.input.image_step = input_.places();
+  t.results.image_step = result_.places();
+  return t;
+}
+
+}  // namespace backops

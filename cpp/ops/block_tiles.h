@@ -1,0 +1,92 @@
+// How the blocks engine cuts a problem into tiles whose tensors stay in the second-level cache.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/conv_engine.h"
+#include "ops/lane_geometry.h"
+
+namespace backops {
+
+struct Range {
+  std::int64_t begin, end;
+  std::int64_t size() const { return end - begin; }
+};
+
+// Positions of a tensor that lie in scratch memory, and where.
+struct Box {
+  Range images, axes[kMaxConvRank];
+  std::int64_t image_step, step[kMaxConvRank];  // places between neighbours
+
+  std::int64_t place(std::int64_t image, std::int64_t d, std::int64_t h, std::int64_t w) const {
+    return (image - images.begin) * image_step + (d - axes[0].begin) * step[0] +
+           (h - axes[1].begin) * step[1] + (w - axes[2].begin) * step[2];
+  }
+};
+
+// Calls body(image, d, h).
+template <class Body>
+void for_rows(const Range& images, const Range (&axes)[kMaxConvRank], const Body& body) {
+  for (std::int64_t image = images.begin; image < images.end; ++image) {
+    for (std::int64_t d = axes[0].begin; d < axes[0].end; ++d) {
+      for (std::int64_t h = axes[1].begin; h < axes[1].end; ++h) body(image, d, h);
+    }
+  }
+}
+
+struct Tile {
+  Range images;
+  Range outputs[kMaxConvRank];  // whose products with the input are summed
+  Box grad;                     // of grad_output; reaches beyond it, where there are zeros
+  Box input;
+  Box results;  // of grad_input, finished by this tile
+};
+
+// Numbers that a position needs in scratch memory.
+struct TileSums {
+  std::int64_t grad, input, result;
+};
+
+class BlockTiles {
+ public:
+  // As large as `most_sums` allow, and at least as many as are asked for, if possible.
+  BlockTiles(const ConvShape& shape, const TileSums& per_position, double most_sums,
+             std::int64_t least_tiles);
+
+  bool fit() const { return fit_; }  // false if even the smallest tile is larger
+  std::int64_t count() const;
+  Tile tile(std::int64_t index) const;
+  std::int64_t most_rows() const;  // of outputs in a tile
+
+  std::int64_t grad_places() const { return images_ * grad_.places(); }
+  std::int64_t input_places() const { return images_ * input_.places(); }
+  std::int64_t result_places() const { return images_ * result_.places(); }
+
+ private:
+  // The largest that a box of one image is.
+  struct BoxSize {
+    std::int64_t axes[kMaxConvRank];
+    std::int64_t places() const { return axes[0] * axes[1] * axes[2]; }
+    double sums(std::int64_t per_position) const;
+  };
+  struct AxisRanges {
+    Range outputs, grad, input, results;
+  };
+
+  const LaneAxis& axis(int index) const { return axes_[static_cast<std::size_t>(index)]; }
+  std::int64_t pieces(int index) const {
+    return (axis(index).out + outputs_[index] - 1) / outputs_[index];
+  }
+  AxisRanges ranges(int index, std::int64_t piece) const;
+  void measure(int index);
+  void cut(const TileSums& per_position, double most, std::int64_t least_tiles);
+
+  std::int64_t batch_, images_ = 1;
+  std::vector<LaneAxis> axes_;
+  std::int64_t outputs_[kMaxConvRank];
+  BoxSize grad_{}, input_{}, result_{};
+  bool fit_ = true;
+};
+
+}  // namespace backops
