@@ -181,7 +181,10 @@ def conv_cases(draw) -> ConvCase:
     batch = draw(st.sampled_from([(), (1,), (2,), (5,)]))
     groups = draw(st.sampled_from([1, 2, 3, 4, 9, 17]))
     most = 5 if groups < 5 else 2
-    input_channels, output_channels = draw(st.integers(1, most)), draw(st.integers(1, most))
+    channels = st.integers(1, most)
+    if groups <= 2:
+        channels |= st.sampled_from([8, 15, 16, 24, 32, 40])  # around whole vectors
+    input_channels, output_channels = draw(channels), draw(channels)
     axes = [draw(_axes(longest={1: 12, 2: 6, 3: 3}[rank])) for _ in range(rank)]
     lengths, kernels, strides, paddings, dilations = zip(*axes, strict=True)
     return ConvCase(

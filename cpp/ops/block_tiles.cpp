@@ -105,4 +105,22 @@ Tile BlockTiles::tile(std::int64_t index) const {
   return t;
 }
 
+Tile in_one_row(const Tile& tile) {
+  const Box& box = tile.results;
+  const std::int64_t row = box.axes[2].size(), rows = box.axes[1].size() * row;
+  const std::int64_t places = box.axes[0].size() * rows;
+  const bool has_gaps = box.step[1] != row || (box.axes[0].size() > 1 && box.step[0] != rows) ||
+                        (tile.images.size() > 1 && box.image_step != places);
+  if (has_gaps) return tile;
+  const Range axes[kMaxConvRank] = {{0, 1}, {0, 1}, {0, tile.images.size() * places}};
+  Tile one = tile;
+  one.images = {0, 1};
+  std::copy(axes, axes + kMaxConvRank, one.outputs);
+  for (Box* own : {&one.grad, &one.input, &one.results}) {
+    own->images = one.images;
+    std::copy(axes, axes + kMaxConvRank, own->axes);
+  }
+  return one;
+}
+
 }  // namespace backops

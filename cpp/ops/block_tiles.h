@@ -43,6 +43,10 @@ struct Tile {
   Box results;  // of grad_input, finished by this tile
 };
 
+// The same tile as one row, if there are no gaps in it; for kernels of one tap, to which rows and
+// images mean nothing.
+Tile in_one_row(const Tile& tile);
+
 // Numbers that a position needs in scratch memory.
 struct TileSums {
   std::int64_t grad, input, result;
