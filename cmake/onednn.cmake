@@ -1,6 +1,6 @@
 # oneDNN as its PyPI packages install it; Python knows where. Its library goes into our package, beside
 # libbackops: pip's --target leaves out the folder it comes in, and C programs know no virtual
-# environment. Without oneDNN, convolutions of few channels are computed by our own plain engine.
+# environment. Without oneDNN, convolutions of few channels run on our own kernels, with lanes that are empty.
 
 if(BACKOPS_ONEDNN AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)

@@ -99,7 +99,7 @@ def test_channels_that_fill_vectors_run_in_blocks(dtype):
         kernel = case.plan(backops.plan, dtype=dtype).kernel
         if case.name.startswith(("blocks_", "cut_")):
             assert "blocks:" in kernel, case.name
-        if case.name.startswith(("depthwise", "large_stem")):
+        if case.name.startswith("depthwise"):
             assert "blocks:" not in kernel, case.name
 
 

@@ -17,10 +17,14 @@ FASTER_HERE = {
     "depthwise_channels_last": dict(x=(8, 96, 28, 28), weight=(96, 1, 7, 7), groups=96, last=True),
     "differentiable_image": dict(x=(8, 3, 64, 64), weight=(64, 3, 7, 7), wants_input=True),
     "sequence_of_one": dict(x=(8, 1, 4000), weight=(64, 1, 80), wants_input=False),
+    "double": dict(x=(8, 64, 28, 28), weight=(64, 64, 3, 3), dtype=torch.float64),
+    "bfloat16_pointwise": dict(
+        x=(8, 64, 56, 56), weight=(256, 64, 1, 1), last=True, dtype=torch.bfloat16
+    ),
     "half": dict(x=(8, 512, 4, 4), weight=(512, 512, 3, 3), dtype=torch.float16),
 }
 FASTER_THERE = {
-    "double": dict(x=(8, 64, 28, 28), weight=(64, 64, 3, 3), dtype=torch.float64),
+    "double_image": dict(x=(8, 3, 64, 64), weight=(64, 3, 7, 7), dtype=torch.float64),
     "image": dict(x=(8, 3, 64, 64), weight=(64, 3, 7, 7), wants_input=False),
     "many_weights": dict(x=(8, 512, 4, 4), weight=(512, 512, 3, 3)),
     "volume": dict(x=(2, 1, 8, 8, 8), weight=(16, 1, 3, 3, 3)),
@@ -48,15 +52,14 @@ def test_layers_for_pytorch(name):
 
 def test_every_rule_holds_for_a_layer_of_these():
     rules = dict.fromkeys(choice.PYTORCH_IS_FASTER, 0)
-    last = {"x": (8, 64, 56, 56), "weight": (256, 64, 1, 1), "last": True}
-    for case in [*FASTER_THERE.values(), {**last, "dtype": torch.bfloat16}]:
+    for case in FASTER_THERE.values():
         choice._is_faster.cache_clear()
         assert not is_faster(**case)
     layers = []
     with pytest.MonkeyPatch.context() as patch:
         holds = choice.Rule.holds
         patch.setattr(choice.Rule, "holds", lambda _rule, layer: layers.append(layer))
-        for case in [*FASTER_THERE.values(), {**last, "dtype": torch.bfloat16}]:
+        for case in FASTER_THERE.values():
             choice._is_faster.cache_clear()
             is_faster(**case)
     choice._is_faster.cache_clear()

@@ -40,8 +40,11 @@ void BlockTiles::cut(const TileSums& per_position, double most, std::int64_t lea
   }
   fit_ = sums() <= most;
   if (pieces(0) * pieces(1) * pieces(2) > 1) return;
-  images_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(most / sums()), 1,
-                                     std::max<std::int64_t>(1, batch_ / least_tiles));
+  // As many as fit, in tiles of the same size.
+  const auto fitting = std::max<std::int64_t>(1, static_cast<std::int64_t>(most / sums()));
+  const std::int64_t share = std::max<std::int64_t>(1, batch_ / least_tiles);
+  const std::int64_t tiles = (share + fitting - 1) / fitting;
+  images_ = (share + tiles - 1) / tiles;
 }
 
 std::int64_t BlockTiles::count() const {

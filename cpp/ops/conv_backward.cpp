@@ -17,8 +17,11 @@ constexpr double kAloneWork = 200000;
 // Channels of a group up to which our own kernels are faster than oneDNN's: with 8 they are so on
 // channels-first tensors only, with 16 they take twice as long.
 constexpr std::int64_t kFewChannels = 4;
+// Multiplications with nothing up to which blocks of channels are faster than oneDNN.
+constexpr double kLittleWaste = 1.5;
 // Where there is nothing but the plain engine.
 constexpr std::int64_t kMoreChannels = 16;
+constexpr double kMoreWaste = 100;
 
 ConvShape shape_of(const ConvProblem& p, const std::int64_t* output_shape) {
   ConvShape s{};
@@ -90,11 +93,15 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
     const auto make_lanes = [&](std::int64_t most_channels) {
       return make_lanes_engine(shape, most_channels, threads, problem.rounding, problem.dtype, isa);
     };
-    engine = make_lanes(kFewChannels);
     const ConvCuts cuts{threads, deterministic};
-    if (!engine) engine = make_blocks_engine(shape, cuts, problem.rounding, problem.dtype, isa);
+    const auto make_blocks = [&](double most_waste) {
+      return make_blocks_engine(shape, most_waste, cuts, problem.rounding, problem.dtype, isa);
+    };
+    engine = make_lanes(kFewChannels);
+    if (!engine) engine = make_blocks(kLittleWaste);
     if (!engine) engine = make_onednn_engine(shape, cuts, problem.dtype, isa);
     if (!engine) engine = make_lanes(kMoreChannels);
+    if (!engine) engine = make_blocks(kMoreWaste);
   }
   if (!engine) engine = make_plain_engine(shape);
   kernel = std::string("conv_") + name_of(problem.dtype) + " " + engine->name();

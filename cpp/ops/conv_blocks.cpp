@@ -27,7 +27,6 @@ constexpr std::int64_t kFixedCuts = 4;       // where the bits must not depend o
 constexpr std::int64_t kTasksPerThread = 4;  // that even out the work
 constexpr std::int64_t kMostTaps = 1024;
 constexpr std::int64_t kMostStride = 16;
-constexpr double kMostWaste = 1.5;  // of lanes that have no channel
 constexpr int kPair = BlockSizes::kPair;
 
 // What is made of tiles, and their places in a worker's scratch memory, counted in sums.
@@ -385,7 +384,7 @@ ConvShape without_kernel(const ConvShape& problem) {
   return s;
 }
 
-bool fits_blocks(const ConvShape& s, std::int64_t lanes) {
+bool fits_blocks(const ConvShape& s, double most_waste, std::int64_t lanes) {
   if (*std::max_element(s.stride, s.stride + kMaxConvRank) > kMostStride) return false;
   if (s.kernel_positions() > kMostTaps) return false;
   if (!s.wants_input && !s.wants_weight) return true;
@@ -395,7 +394,7 @@ bool fits_blocks(const ConvShape& s, std::int64_t lanes) {
   const auto padded = static_cast<double>(ceil_divide(inputs, lanes) * lanes) *
                       static_cast<double>(ceil_divide(outputs, lanes) * lanes);
   return s.groups == 1 &&
-         padded <= kMostWaste * static_cast<double>(inputs) * static_cast<double>(outputs);
+         padded <= most_waste * static_cast<double>(inputs) * static_cast<double>(outputs);
 }
 
 template <class Sum>
@@ -411,11 +410,12 @@ std::unique_ptr<const ConvEngine> make_blocks(const ConvShape& shape, const Conv
 
 }  // namespace
 
-std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& problem, const ConvCuts& cuts,
-                                                     Rounding rounding, DType dtype, Isa isa) {
+std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& problem, double most_waste,
+                                                     const ConvCuts& cuts, Rounding rounding,
+                                                     DType dtype, Isa isa) {
   const bool is_bias_only = !problem.wants_input && !problem.wants_weight;
   const ConvShape shape = is_bias_only ? without_kernel(problem) : problem;
-  if (!fits_blocks(shape, conv_kernels(isa, dtype).lanes)) return nullptr;
+  if (!fits_blocks(shape, most_waste, conv_kernels(isa, dtype).lanes)) return nullptr;
   return shape.is_double ? make_blocks<double>(shape, cuts, rounding, dtype, isa)
                          : make_blocks<float>(shape, cuts, rounding, dtype, isa);
 }

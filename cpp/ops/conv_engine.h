@@ -88,9 +88,11 @@ struct ConvCuts {
 std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape,
                                                     std::int64_t most_channels, int threads,
                                                     Rounding rounding, DType dtype, Isa isa);
-// Null for problems whose groups have channels that do not fill vectors, and for some rare ones.
-std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& shape, const ConvCuts& cuts,
-                                                     Rounding rounding, DType dtype, Isa isa);
+// Null where lanes without a channel would make it more than so many times the multiplications, and
+// for some rare problems.
+std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& shape, double most_waste,
+                                                     const ConvCuts& cuts, Rounding rounding,
+                                                     DType dtype, Isa isa);
 // Null where oneDNN is not built in, is not to be used on this instruction set, or refuses.
 std::unique_ptr<const ConvEngine> make_onednn_engine(const ConvShape& shape, const ConvCuts& cuts,
                                                      DType dtype, Isa isa);
