@@ -163,6 +163,7 @@ CASES = (
     ConvCase("blocks_rows_left_over", (1, 16, 12, 9), (16, 16, 3, 3), (5, 3)),
     ConvCase("blocks_pointwise", (3, 32, 5, 6), (48, 32, 1, 1)),
     ConvCase("blocks_pointwise_3d", (2, 16, 3, 2, 4), (16, 16, 1, 1, 1)),
+    ConvCase("blocks_deep", (1, 192, 3, 4), (160, 192, 3, 3), padding=1),
     ConvCase("blocks_spare_lanes", (2, 28, 6, 7), (46, 28, 3, 3), padding=1),
     # More weights than input
     ConvCase("deep", (2, 9, 4, 5), (192, 9, 3, 3), stride=(1, 2), padding=1),

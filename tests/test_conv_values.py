@@ -82,6 +82,8 @@ LARGE_CASES = (
     ConvCase("cut_rows", (1, 32, 9001), (32, 32, 3), padding=1),
     ConvCase("cut_pointwise", (1, 32, 3, 4001), (48, 32, 1, 1)),
     ConvCase("deep_3x3", (3, 48, 7, 7), (320, 48, 3, 3), padding=1),
+    ConvCase("deep_square", (3, 168, 7, 7), (192, 168, 3, 3), padding=1),
+    ConvCase("deep_groups", (3, 384, 5, 5), (384, 96, 3, 3), padding=1, groups=4),
     ConvCase("deep_pointwise", (3, 70, 5, 5), (320, 70, 1, 1)),
 )
 every_large_case = pytest.mark.parametrize("case", LARGE_CASES, ids=lambda case: case.name)
@@ -281,6 +283,7 @@ SPECIAL_CASES = [
     "blocks_grouped",
     "blocks_3d",
     "blocks_stride_beyond_kernel",
+    "blocks_deep",
     "blocks_spare_lanes",
 ]
 

@@ -10,6 +10,7 @@ from backops.torch import choice
 FASTER_HERE = {
     "basic": dict(x=(8, 64, 28, 28), weight=(64, 64, 3, 3)),
     "deep": dict(x=(8, 256, 7, 7), weight=(256, 256, 3, 3)),
+    "many_weights": dict(x=(8, 512, 4, 4), weight=(512, 512, 3, 3)),
     "pointwise": dict(x=(8, 96, 32, 32), weight=(96, 96, 1, 1)),
     "narrowing": dict(x=(8, 2048, 7, 7), weight=(512, 2048, 1, 1)),
     "widening": dict(x=(8, 512, 7, 7), weight=(2048, 512, 1, 1)),
@@ -26,7 +27,6 @@ FASTER_HERE = {
 FASTER_THERE = {
     "double_image": dict(x=(8, 3, 64, 64), weight=(64, 3, 7, 7), dtype=torch.float64),
     "image": dict(x=(8, 3, 64, 64), weight=(64, 3, 7, 7), wants_input=False),
-    "many_weights": dict(x=(8, 512, 4, 4), weight=(512, 512, 3, 3)),
     "volume": dict(x=(2, 1, 8, 8, 8), weight=(16, 1, 3, 3, 3)),
     "depthwise_channels_last": dict(x=(8, 96, 28, 28), weight=(96, 1, 3, 3), groups=96, last=True),
 }

@@ -37,11 +37,15 @@ struct BlockSizes {
   std::int64_t input_pairs() const { return ceil_divide(input_blocks, kPair); }  // of one group
   std::int64_t output_pairs() const { return ceil_divide(output_blocks, kPair); }
   std::int64_t all_output_pairs() const { return groups * output_pairs(); }
-  int blocks_of_input_pair(std::int64_t pair) const { return blocks_of(pair, input_blocks); }
+  // Pairs are counted through all groups from here on.
+  std::int64_t all_input_pairs() const { return groups * input_pairs(); }
+  int blocks_of_input_pair(std::int64_t pair) const {
+    return blocks_of(pair % input_pairs(), input_blocks);
+  }
   int blocks_of_output_pair(std::int64_t pair) const {
     return blocks_of(pair % output_pairs(), output_blocks);
   }
-  // The first block of a pair of outputs, both counted through all groups.
+  // The first block of a pair of outputs.
   std::int64_t first_block(std::int64_t pair) const {
     return pair / output_pairs() * output_blocks + pair % output_pairs() * kPair;
   }
@@ -50,8 +54,9 @@ struct BlockSizes {
   }
 
   // Packed weights of a pair of input blocks: (output blocks, taps, outputs, inputs of the pair).
-  std::int64_t packed_pair(std::int64_t group, std::int64_t pair) const {
-    return (group * padded_inputs() + pair * kPair * lanes) * padded_outputs() * taps;
+  std::int64_t packed_pair(std::int64_t pair) const {
+    const std::int64_t block = pair / input_pairs() * input_blocks + pair % input_pairs() * kPair;
+    return block * lanes * padded_outputs() * taps;
   }
   // Sums of a pair of output blocks: (inputs, taps, outputs of the pair).
   std::int64_t sums_of_pair(std::int64_t pair) const {

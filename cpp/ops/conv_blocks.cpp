@@ -19,11 +19,12 @@
 namespace backops {
 namespace {
 
-constexpr double kTileBytes = 768 << 10;     // in the second-level cache
-constexpr double kMostPartBytes = 2e6;       // sums of weight gradients, all parts together
-constexpr double kMostSumBytes = 64e6;       // the same, where outputs are too few to be cut
-constexpr double kTaskWork = 1e8;            // operations that are worth a task of their own
-constexpr std::int64_t kFixedCuts = 4;       // where the bits must not depend on the threads
+constexpr double kTileBytes = 768 << 10;   // in the second-level cache
+constexpr double kMostPartBytes = 2e6;     // sums of weight gradients, all parts together
+constexpr double kMostSumBytes = 64e6;     // the same, where outputs are too few to be cut
+constexpr double kRangeBytes = 640 << 10;  // of sums, where they are cut: in the second-level cache
+constexpr double kTaskWork = 1e8;          // operations that are worth a task of their own
+constexpr std::int64_t kFixedCuts = 4;     // where the bits must not depend on the threads
 constexpr std::int64_t kTasksPerThread = 4;  // that even out the work
 constexpr std::int64_t kMostTaps = 1024;
 constexpr std::int64_t kMostStride = 16;
@@ -35,7 +36,9 @@ struct TileLayout {
   BlockTiles tiles;
   bool does_weight, does_bias;
   std::int64_t grad_pitch, input_pitch, result_pitch;  // of blocks
-  std::int64_t input_at, result_at, sums;
+  std::int64_t input_at, result_at;
+  std::int64_t weights_at;  // a task's own: sums of its outputs, or packed weights of its inputs
+  std::int64_t sums;
   std::unique_ptr<const BlockInput<Sum>> input_gradient;  // null if there is none to be made
 };
 
@@ -74,18 +77,21 @@ class BlocksEngine : public ConvEngine {
   int phases() const override { return 3; }
 
   std::int64_t tasks(int phase) const override {
-    if (phase == 0) return s_.wants_input ? n_.groups * n_.input_pairs() * n_.output_blocks : 0;
+    if (phase == 0) return packs_all() ? n_.all_input_pairs() * n_.output_blocks : 0;
     if (phase == 1) return static_cast<std::int64_t>(tasks_.size());
-    return s_.wants_weight || s_.wants_bias ? n_.all_output_pairs() : 0;
+    return has_parts() || s_.wants_bias ? n_.all_output_pairs() : 0;
   }
 
   bool work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
     if (phase == 0) {
-      pack_weights(b, task);
+      const std::int64_t pair = task / n_.output_blocks;
+      const bool finite =
+          pack_weights(b, pair, task % n_.output_blocks, packed_weights(b) + n_.packed_pair(pair));
+      finite_flags(b)[task] = finite ? Sum{1} : Sum{0};
     } else if (phase == 1) {
       work_tiles(b, tasks_[static_cast<std::size_t>(task)]);
     } else {
-      if (s_.wants_weight) write_weights(b, task);
+      if (has_parts()) write_weights(b, task, sums(b, 0) + n_.sums_of_pair(task), parts_);
       if (s_.wants_bias) write_bias(b, task);
     }
     return true;
@@ -94,22 +100,32 @@ class BlocksEngine : public ConvEngine {
  private:
   using Layout = TileLayout<Sum>;
 
-  // Tiles and pairs of blocks of outputs, and the part whose sums are made of them.
+  // How the work is cut. Sums of weight gradients that are small are cut into parts, one for the
+  // tiles of each task, which makes both gradients of them. Larger ones are cut by outputs, which
+  // leaves nothing to be added, and are tasks of their own. If there are more weights than
+  // grad_output, tasks of the input gradient are cut by inputs, and have their weights to
+  // themselves as well; otherwise they are parts of the tiles.
+  enum class Cut : std::uint8_t { parts, outputs, outputs_and_inputs };
+
+  // Tiles and pairs of blocks: of outputs, whose weight gradients are summed, and of inputs.
   struct Task {
     const Layout* layout;
-    Range tiles, pairs;
-    std::int64_t part;
+    Range tiles, output_pairs, input_pairs;
+    std::int64_t part;  // whose sums are made
   };
 
   static constexpr std::int64_t bytes_of_sum() { return sizeof(Sum); }
 
-  // Memory of the engine: packed weights, a number for each pack_weights task that tells whether
-  // they are finite, and the sums of the parts.
+  bool has_parts() const { return s_.wants_weight && cut_ == Cut::parts; }
+  bool packs_all() const { return s_.wants_input && cut_ != Cut::outputs_and_inputs; }
+
+  // Memory of the engine: packed weights, a number for each block of them that tells whether they
+  // are finite, and the sums of the parts. Unless tasks have their own.
   std::int64_t packed_sums() const {
-    if (!s_.wants_input) return 0;
+    if (!packs_all()) return 0;
     return ceil_divide(n_.padded_weights() + tasks(0), n_.lanes) * n_.lanes;
   }
-  std::int64_t weight_sums() const { return s_.wants_weight ? n_.padded_weights() : 0; }
+  std::int64_t weight_sums() const { return has_parts() ? n_.padded_weights() : 0; }
   std::int64_t part_sums() const {
     return weight_sums() + (s_.wants_bias ? n_.groups * n_.padded_outputs() : 0);
   }
@@ -136,37 +152,46 @@ class BlocksEngine : public ConvEngine {
   static Sum* result_scratch(const ConvBuffers& b, const Layout& layout) {
     return grad_scratch(b) + layout.result_at;
   }
-
-  // Where the sums of all parts together stay small, a part of the tiles is a task, and makes both
-  // gradients. Weight gradients that are larger are cut by outputs, which leaves nothing to be
-  // added, and are tasks of their own.
-  void schedule(const ConvCuts& cuts) {
-    const std::int64_t wanted = cuts.deterministic ? kFixedCuts : cuts.threads;
-    const std::int64_t pairs = n_.all_output_pairs();
-    const std::int64_t most_parts = parts_of(kMostPartBytes);
-    layouts_.reserve(2);
-    if (!s_.wants_weight || most_parts >= wanted || pairs == 1) {
-      const std::int64_t rounds =
-          std::min(rounds_of(wanted), std::max<std::int64_t>(1, most_parts / wanted));
-      parts_ = std::min(rounds * wanted, parts_of(kMostSumBytes));
-      add_layout(pairs, s_.wants_input, s_.wants_weight, parts_);
-      add_tasks(layouts_[0], parts_, 1);
-      return;
-    }
-    const std::int64_t ranges = std::min(pairs, 2 * ceil_divide(wanted, most_parts));
-    parts_ = most_parts;
-    add_layout(ceil_divide(pairs, ranges), false, true, parts_);
-    add_tasks(layouts_[0], parts_, ranges);
-    if (!s_.wants_input) return;
-    std::int64_t input_parts = kTasksPerThread * wanted;
-    add_layout(pairs, true, false, input_parts);
-    add_tasks(layouts_[1], input_parts, 1);
+  static Sum* own_weights(const ConvBuffers& b, const Layout& layout) {
+    return grad_scratch(b) + layout.weights_at;
   }
 
+  void schedule(const ConvCuts& cuts) {
+    const std::int64_t wanted = cuts.deterministic ? kFixedCuts : cuts.threads;
+    layouts_.reserve(2);
+    cut_ = cut_for(wanted);
+    if (cut_ == Cut::parts) {
+      const std::int64_t most = std::max<std::int64_t>(1, parts_of(kMostPartBytes) / wanted);
+      parts_ = std::min(std::min(rounds_of(wanted), most) * wanted, parts_of(kMostSumBytes));
+      add_layout(n_.all_output_pairs(), s_.wants_input, s_.wants_weight, parts_);
+      return add_tasks(layouts_[0], parts_, 1, 1);
+    }
+    const std::int64_t pairs = n_.all_output_pairs();
+    const auto small = static_cast<std::int64_t>(weight_bytes() / kRangeBytes) + 1;
+    const std::int64_t ranges = std::min(pairs, std::max(small, 2 * wanted));
+    add_layout(ceil_divide(pairs, ranges), false, true, 1);
+    add_tasks(layouts_[0], parts_, ranges, 1);
+    if (!s_.wants_input) return;
+    const bool by_inputs = cut_ == Cut::outputs_and_inputs;
+    std::int64_t input_parts = by_inputs ? 1 : kTasksPerThread * wanted;
+    add_layout(pairs, true, false, input_parts);
+    add_tasks(layouts_[1], input_parts, 1, by_inputs ? n_.all_input_pairs() : 1);
+  }
+
+  Cut cut_for(std::int64_t wanted) const {
+    const bool is_small = parts_of(kMostPartBytes) >= wanted || n_.all_output_pairs() < wanted;
+    if (!s_.wants_weight || is_small) return Cut::parts;
+    const bool are_many =
+        n_.taps > 1 && s_.weights() > s_.batch * s_.out_image() && n_.all_input_pairs() >= wanted;
+    return are_many ? Cut::outputs_and_inputs : Cut::outputs;
+  }
+
+  double weight_bytes() const {
+    return static_cast<double>(n_.padded_weights()) * static_cast<double>(sizeof(Sum));
+  }
   // Whose sums have so many bytes.
   std::int64_t parts_of(double bytes) const {
-    const double own = std::max(1.0, static_cast<double>(part_sums()) * sizeof(Sum));
-    return static_cast<std::int64_t>(std::max(1.0, bytes / own));
+    return static_cast<std::int64_t>(std::max(1.0, bytes / weight_bytes()));
   }
 
   // Tasks that a thread should have to itself.
@@ -179,15 +204,17 @@ class BlocksEngine : public ConvEngine {
   }
 
   // No more parts than there are tiles.
-  void add_tasks(const Layout& layout, std::int64_t& parts, std::int64_t ranges) {
-    const std::int64_t tiles = layout.tiles.count(), pairs = n_.all_output_pairs();
-    parts = std::min(parts, tiles);
+  void add_tasks(const Layout& layout, std::int64_t& parts, std::int64_t output_ranges,
+                 std::int64_t input_ranges) {
+    const auto piece = [](std::int64_t total, std::int64_t count, std::int64_t index) {
+      return Range{index * total / count, (index + 1) * total / count};
+    };
+    parts = std::min(parts, layout.tiles.count());
     for (std::int64_t part = 0; part < parts; ++part) {
-      for (std::int64_t range = 0; range < ranges; ++range) {
-        tasks_.push_back({&layout,
-                          {part * tiles / parts, (part + 1) * tiles / parts},
-                          {range * pairs / ranges, (range + 1) * pairs / ranges},
-                          part});
+      for (std::int64_t i = 0; i < output_ranges * input_ranges; ++i) {
+        tasks_.push_back({&layout, piece(layout.tiles.count(), parts, part),
+                          piece(n_.all_output_pairs(), output_ranges, i / input_ranges),
+                          piece(n_.all_input_pairs(), input_ranges, i % input_ranges), part});
       }
     }
   }
@@ -202,19 +229,20 @@ class BlocksEngine : public ConvEngine {
     BlockTiles tiles(s_, per_position, kTileBytes / sizeof(Sum), least_tiles);
     // Odd numbers of lines, so that blocks do not fall into the same sets of a cache.
     const auto pitch = [this](std::int64_t places) { return (places | 1) * n_.lanes; };
-    Layout layout{tiles,
-                  does_weight,
-                  s_.wants_bias && layouts_.empty(),
-                  pitch(tiles.grad_places()),
-                  pitch(tiles.input_places()),
-                  pitch(tiles.result_places()),
-                  0,
-                  0,
-                  0,
-                  nullptr};
+    Layout layout{tiles, does_weight, s_.wants_bias && layouts_.empty(), 0, 0, 0, 0, 0, 0, 0, {}};
+    layout.grad_pitch = pitch(tiles.grad_places());
+    layout.input_pitch = pitch(tiles.input_places());
+    layout.result_pitch = pitch(tiles.result_places());
     layout.input_at = grad_blocks * layout.grad_pitch;
     layout.result_at = layout.input_at + input_blocks * layout.input_pitch;
-    layout.sums = layout.result_at + result_blocks * layout.result_pitch;
+    layout.weights_at = layout.result_at + result_blocks * layout.result_pitch;
+    std::int64_t own_weights = 0;
+    if (does_weight && !has_parts()) {
+      own_weights = grad_blocks * n_.lanes * n_.padded_inputs() * n_.taps;
+    } else if (does_input && !packs_all()) {
+      own_weights = kPair * n_.lanes * n_.padded_outputs() * n_.taps;
+    }
+    layout.sums = layout.weights_at + own_weights;
     if (does_input) {
       layout.input_gradient = std::make_unique<const BlockInput<Sum>>(
           s_, n_, kernels_, layout.tiles, layout.grad_pitch, layout.result_pitch);
@@ -222,17 +250,18 @@ class BlocksEngine : public ConvEngine {
     layouts_.push_back(std::move(layout));
   }
 
-  void pack_weights(const ConvBuffers& b, std::int64_t task) const {
-    const std::int64_t block = task % n_.output_blocks;
-    const std::int64_t pair = task / n_.output_blocks % n_.input_pairs();
-    const std::int64_t group = task / n_.output_blocks / n_.input_pairs();
+  // A block of outputs of a pair of input blocks; whether all of them are finite.
+  bool pack_weights(const ConvBuffers& b, std::int64_t pair, std::int64_t block,
+                    Sum* packed) const {
+    const std::int64_t group = pair / n_.input_pairs();
+    const std::int64_t first = pair % n_.input_pairs() * kPair * n_.lanes;
     const std::int64_t width = n_.blocks_of_input_pair(pair) * n_.lanes;
-    const std::int64_t inputs = std::min(width, n_.inputs - pair * kPair * n_.lanes);
+    const std::int64_t inputs = std::min(width, n_.inputs - first);
     const std::int64_t outputs = std::min(n_.lanes, n_.outputs - block * n_.lanes);
     const std::int64_t output = group * n_.outputs + block * n_.lanes;
-    Sum* from = static_cast<Sum*>(const_cast<void*>(b.weight)) +
-                (output * n_.inputs + pair * kPair * n_.lanes) * n_.taps;
-    Sum* to = packed_weights(b) + n_.packed_pair(group, pair) + block * n_.taps * n_.lanes * width;
+    Sum* from =
+        static_cast<Sum*>(const_cast<void*>(b.weight)) + (output * n_.inputs + first) * n_.taps;
+    Sum* to = packed + block * n_.taps * n_.lanes * width;
     if (inputs < width || outputs < n_.lanes) std::fill_n(to, n_.taps * n_.lanes * width, Sum{0});
     bool finite = true;
     for (std::int64_t o = 0; o < outputs; ++o, from += n_.inputs * n_.taps, to += width) {
@@ -240,7 +269,7 @@ class BlocksEngine : public ConvEngine {
       sum_kernels_.to_lanes({reinterpret_cast<char*>(from), n_.taps * bytes_of_sum(),
                              bytes_of_sum(), to, n_.lanes * width, n_.lanes, inputs, n_.taps});
     }
-    finite_flags(b)[task] = finite ? Sum{1} : Sum{0};
+    return finite;
   }
 
   // Whether no exponent has all bits set, which adding one to it would carry on.
@@ -258,14 +287,14 @@ class BlocksEngine : public ConvEngine {
     return (carried & kSign) == 0;
   }
 
-  bool are_weights_finite(const ConvBuffers& b, std::int64_t group, std::int64_t pair) const {
-    const Sum* const flags = finite_flags(b) + (group * n_.input_pairs() + pair) * n_.output_blocks;
+  bool are_weights_finite(const ConvBuffers& b, std::int64_t pair) const {
+    const Sum* const flags = finite_flags(b) + pair * n_.output_blocks;
     return std::all_of(flags, flags + n_.output_blocks, [](Sum flag) { return flag != 0; });
   }
 
   void work_tiles(const ConvBuffers& b, const Task& task) const {
     const Layout& layout = *task.layout;
-    const Range blocks = n_.output_blocks_of(task.pairs);
+    const Range blocks = n_.output_blocks_of(task.output_pairs);
     const Range outputs{blocks.begin * n_.lanes, std::min(blocks.end * n_.lanes, s_.outputs)};
     clear_spare_lanes(grad_scratch(b), outputs.size(), layout.grad_pitch);
     if (layout.does_weight) {
@@ -275,13 +304,35 @@ class BlocksEngine : public ConvEngine {
       std::fill_n(bias_sums(b, task.part) + blocks.begin * n_.lanes, blocks.size() * n_.lanes,
                   Sum{0});
     }
+    const bool are_own_finite = !layout.input_gradient || packs_all() || pack_own(b, task);
     for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
       const Tile tile = layout.tiles.tile(index);
       copy_.bring(b.grad_output, s_.out, tile.grad, outputs, grad_scratch(b), layout.grad_pitch);
       if (layout.does_bias) sum_bias(b, layout, tile, blocks, task.part);
       if (layout.does_weight) add_to_weight(b, task, tile, index == task.tiles.begin);
-      if (layout.input_gradient) write_input(b, layout, tile);
+      if (layout.input_gradient) write_input(b, task, tile, are_own_finite);
     }
+    if (layout.does_weight && !has_parts()) write_own(b, task);
+  }
+
+  // The weights of one pair.
+  bool pack_own(const ConvBuffers& b, const Task& task) const {
+    bool finite = true;
+    for (std::int64_t block = 0; block < n_.output_blocks; ++block) {
+      Sum* const packed = own_weights(b, *task.layout);
+      finite = pack_weights(b, task.input_pairs.begin, block, packed) && finite;
+    }
+    return finite;
+  }
+
+  void write_own(const ConvBuffers& b, const Task& task) const {
+    for (std::int64_t pair = task.output_pairs.begin; pair < task.output_pairs.end; ++pair) {
+      write_weights(b, pair, own_sums(b, task) + n_.sums_of_pair(pair), 1);
+    }
+  }
+  // As if they were those of all pairs.
+  Sum* own_sums(const ConvBuffers& b, const Task& task) const {
+    return own_weights(b, *task.layout) - n_.sums_of_pair(task.output_pairs.begin);
   }
 
   // Of the last block: channels are brought around them.
@@ -306,40 +357,44 @@ class BlocksEngine : public ConvEngine {
     const Layout& layout = *task.layout;
     copy_.bring(b.input, s_.in, tile.input, {0, s_.channels}, input_scratch(b, layout),
                 layout.input_pitch);
-    weight_gradient_.add_tile({grad_scratch(b), layout.grad_pitch, input_scratch(b, layout),
-                               layout.input_pitch, task.pairs, sums(b, task.part), lists(b)},
-                              is_pointwise_ ? in_one_row(tile) : tile, is_first);
+    weight_gradient_.add_tile(
+        {grad_scratch(b), layout.grad_pitch, input_scratch(b, layout), layout.input_pitch,
+         task.output_pairs, has_parts() ? sums(b, task.part) : own_sums(b, task), lists(b)},
+        is_pointwise_ ? in_one_row(tile) : tile, is_first);
   }
 
-  void write_input(const ConvBuffers& b, const Layout& layout, const Tile& tile) const {
+  void write_input(const ConvBuffers& b, const Task& task, const Tile& tile,
+                   bool are_own_finite) const {
+    const Layout& layout = *task.layout;
     const Tile positions = is_pointwise_ ? in_one_row(tile) : tile;
     Sum* const results = result_scratch(b, layout);
-    for (std::int64_t group = 0; group < n_.groups; ++group) {
+    for (std::int64_t pair = task.input_pairs.begin; pair < task.input_pairs.end; ++pair) {
+      const std::int64_t group = pair / n_.input_pairs();
       const Sum* const grad = grad_scratch(b) + group * n_.output_blocks * layout.grad_pitch;
-      for (std::int64_t pair = 0; pair < n_.input_pairs(); ++pair) {
-        const bool are_finite = is_pointwise_ || are_weights_finite(b, group, pair);
-        layout.input_gradient->write_tile(
-            {grad, packed_weights(b) + n_.packed_pair(group, pair), n_.blocks_of_input_pair(pair),
-             are_finite, results, lists(b)},
-            positions);
-        const std::int64_t first = pair * kPair * n_.lanes;
-        const Range channels{group * n_.inputs + first,
-                             group * n_.inputs + std::min(first + kPair * n_.lanes, n_.inputs)};
-        copy_.put(b.grad_input, s_.in, tile.results, channels, results, layout.result_pitch);
-      }
+      const Sum* const weights =
+          packs_all() ? packed_weights(b) + n_.packed_pair(pair) : own_weights(b, layout);
+      const bool are_finite =
+          is_pointwise_ || (packs_all() ? are_weights_finite(b, pair) : are_own_finite);
+      layout.input_gradient->write_tile(
+          {grad, weights, n_.blocks_of_input_pair(pair), are_finite, results, lists(b)}, positions);
+      const std::int64_t first = pair % n_.input_pairs() * kPair * n_.lanes;
+      const Range channels{group * n_.inputs + first,
+                           group * n_.inputs + std::min(first + kPair * n_.lanes, n_.inputs)};
+      copy_.put(b.grad_input, s_.in, tile.results, channels, results, layout.result_pitch);
     }
   }
 
-  void write_weights(const ConvBuffers& b, std::int64_t pair) const {
+  // Sums of a pair of outputs; those of other parts follow at a distance.
+  void write_weights(const ConvBuffers& b, std::int64_t pair, Sum* first_part,
+                     std::int64_t parts) const {
     const std::int64_t width = n_.blocks_of_output_pair(pair) * n_.lanes;
     const std::int64_t first = pair % n_.output_pairs() * kPair * n_.lanes;
     const std::int64_t outputs = std::min(width, n_.outputs - first);
     const std::int64_t block_sums = n_.taps * n_.lanes * width;
     for (std::int64_t block = 0; block < n_.input_blocks; ++block) {
-      const std::int64_t at = n_.sums_of_pair(pair) + block * block_sums;
-      Sum* const total = sums(b, 0) + at;
-      for (std::int64_t part = 1; part < parts_; ++part) {
-        const Sum* const more = sums(b, part) + at;
+      Sum* const total = first_part + block * block_sums;
+      for (std::int64_t part = 1; part < parts; ++part) {
+        const Sum* const more = total + part * part_sums();
         for (std::int64_t i = 0; i < block_sums; ++i) total[i] += more[i];
       }
       const std::int64_t inputs = std::min(n_.lanes, n_.inputs - block * n_.lanes);
@@ -369,6 +424,7 @@ class BlocksEngine : public ConvEngine {
   const bool is_pointwise_;
   std::vector<Layout> layouts_;
   std::vector<Task> tasks_;
+  Cut cut_ = Cut::parts;
   std::int64_t parts_ = 1;
 };
 

@@ -29,7 +29,6 @@ class Layer:
     inputs: int
     groups: int
     kernel_elements: int
-    weights: int
     channels_last: bool
     wants_input: bool
 
@@ -43,8 +42,6 @@ class Rule:
     most_inputs: int | None = None
     depthwise: bool | None = None
     most_kernel_elements: int | None = None
-    least_kernel_elements: int = 1
-    least_weights: int = 0
     channels_last: bool | None = None
     wants_input: bool | None = None
 
@@ -60,8 +57,7 @@ class Rule:
             layer.dtype in self.dtypes
             and layer.rank >= self.least_rank
             and layer.inputs <= most_inputs
-            and self.least_kernel_elements <= layer.kernel_elements <= most_kernel
-            and layer.weights >= self.least_weights
+            and layer.kernel_elements <= most_kernel
             and all(wanted is None or wanted == actual for wanted, actual in exact)
         )
 
@@ -74,10 +70,6 @@ PYTORCH_IS_FASTER = (
     Rule((torch.float32,), least_rank=2, most_inputs=3, depthwise=False, wants_input=False),
     # One channel in 3-D: [0.85] with the gradient of the input too.
     Rule((torch.float32,), least_rank=3, most_inputs=1, depthwise=False),
-    # A million weights, such as 3x3 with 512 channels. Alone [0.9 to 1.2], but not inside a
-    # network, where nothing is left in the caches: ResNet-18's backward pass [0.86 to 0.95],
-    # without them [1.01 to 1.07].
-    Rule((torch.float32,), least_kernel_elements=2, least_weights=1_000_000),
     # Depthwise 3x3 in channels-last, for which PyTorch has a kernel: [0.7 to 1.2]. Larger ones:
     # [5 to 30].
     Rule((torch.float32,), depthwise=True, most_kernel_elements=9, channels_last=True),
@@ -107,7 +99,6 @@ def _is_faster(
         weight_shape[1],
         groups,
         math.prod(weight_shape[2:]),
-        math.prod(weight_shape),
         channels_last,
         wants_input,
     )
