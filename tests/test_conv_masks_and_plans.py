@@ -1,5 +1,7 @@
 """Masks compute what is asked for and nothing else; plans are decided once and run many times."""
 
+import time
+
 import allocations
 import numpy as np
 import pytest
@@ -521,3 +523,11 @@ def test_running_a_plan_without_onednn_allocates_nothing(tmp_path):
     assert len([name for name in own if "blocks_" in name]) == 24
     assert not {name: counts for name, counts in own.items() if counts["large"]}
     assert not {name: counts for name, counts in own.items() if counts["other_threads"]}
+
+
+def test_plans_of_the_longest_axes_are_made_at_once():
+    for length in (10**6, 10**9, 2**40):
+        start = time.perf_counter()
+        plan = backops.plan.conv_backward((1, 32, length), (32, 32, 3), padding=1)
+        assert time.perf_counter() - start < 1
+        assert plan.workspace_size < 100e6

@@ -33,7 +33,11 @@ void BlockTiles::cut(const TileSums& per_position, double most, std::int64_t lea
   };
   for (int index = 0; index < kMaxConvRank; ++index) {
     while ((sums() > most || are_uneven()) && outputs_[index] > 1) {
-      const std::int64_t more = pieces(index) + 1;
+      // Halves of a piece need more than half of its memory, so this is never too many.
+      const double wanted = static_cast<double>(pieces(index)) * sums() / most;
+      const std::int64_t more = std::max(
+          pieces(index) + 1,
+          static_cast<std::int64_t>(std::min(wanted, static_cast<double>(axis(index).out))));
       outputs_[index] = std::min((axis(index).out + more - 1) / more, outputs_[index] - 1);
       measure(index);
     }

@@ -27,6 +27,7 @@ constexpr double kTaskWork = 1e8;          // operations that are worth a task o
 constexpr std::int64_t kFixedCuts = 4;     // where the bits must not depend on the threads
 constexpr std::int64_t kTasksPerThread = 4;  // that even out the work
 constexpr std::int64_t kMostTaps = 1024;
+constexpr double kMostWeights = 1e12;  // far from what 64 bits count
 constexpr std::int64_t kMostStride = 16;
 constexpr int kPair = BlockSizes::kPair;
 
@@ -58,10 +59,7 @@ class BlocksEngine : public ConvEngine {
     schedule(cuts);
   }
 
-  bool is_usable() const {
-    return std::all_of(layouts_.begin(), layouts_.end(),
-                       [](const Layout& layout) { return layout.tiles.fit(); });
-  }
+  bool is_usable() const { return is_usable_; }
 
   std::string name() const override { return std::string("blocks:") + name_of(kernels_.isa); }
   Activations activations() const override { return Activations::tensors; }
@@ -161,21 +159,24 @@ class BlocksEngine : public ConvEngine {
     layouts_.reserve(2);
     cut_ = cut_for(wanted);
     if (cut_ == Cut::parts) {
-      const std::int64_t most = std::max<std::int64_t>(1, parts_of(kMostPartBytes) / wanted);
-      parts_ = std::min(std::min(rounds_of(wanted), most) * wanted, parts_of(kMostSumBytes));
+      parts_ = rounds_of(wanted) * wanted;
+      if (s_.wants_weight) {
+        const std::int64_t most = std::max(wanted, parts_of(kMostPartBytes) / wanted * wanted);
+        parts_ = std::min({parts_, most, parts_of(kMostSumBytes)});
+      }
       add_layout(n_.all_output_pairs(), s_.wants_input, s_.wants_weight, parts_);
-      return add_tasks(layouts_[0], parts_, 1, 1);
+      return add_tasks(parts_, 1, 1);
     }
     const std::int64_t pairs = n_.all_output_pairs();
     const auto small = static_cast<std::int64_t>(weight_bytes() / kRangeBytes) + 1;
     const std::int64_t ranges = std::min(pairs, std::max(small, 2 * wanted));
     add_layout(ceil_divide(pairs, ranges), false, true, 1);
-    add_tasks(layouts_[0], parts_, ranges, 1);
+    add_tasks(parts_, ranges, 1);
     if (!s_.wants_input) return;
     const bool by_inputs = cut_ == Cut::outputs_and_inputs;
     std::int64_t input_parts = by_inputs ? 1 : kTasksPerThread * wanted;
     add_layout(pairs, true, false, input_parts);
-    add_tasks(layouts_[1], input_parts, 1, by_inputs ? n_.all_input_pairs() : 1);
+    add_tasks(input_parts, 1, by_inputs ? n_.all_input_pairs() : 1);
   }
 
   Cut cut_for(std::int64_t wanted) const {
@@ -203,9 +204,10 @@ class BlocksEngine : public ConvEngine {
     return std::clamp<std::int64_t>(rounds, 1, kTasksPerThread);
   }
 
-  // No more parts than there are tiles.
-  void add_tasks(const Layout& layout, std::int64_t& parts, std::int64_t output_ranges,
-                 std::int64_t input_ranges) {
+  // Of the last layout; no more parts than it has tiles.
+  void add_tasks(std::int64_t& parts, std::int64_t output_ranges, std::int64_t input_ranges) {
+    if (!is_usable_) return;
+    const Layout& layout = layouts_.back();
     const auto piece = [](std::int64_t total, std::int64_t count, std::int64_t index) {
       return Range{index * total / count, (index + 1) * total / count};
     };
@@ -226,7 +228,9 @@ class BlocksEngine : public ConvEngine {
     const std::int64_t result_blocks = does_input ? kPair : 0;
     const TileSums per_position{grad_blocks * n_.lanes, input_blocks * n_.lanes,
                                 result_blocks * n_.lanes};
-    BlockTiles tiles(s_, per_position, kTileBytes / sizeof(Sum), least_tiles);
+    const BlockTiles tiles(s_, per_position, kTileBytes / sizeof(Sum), least_tiles);
+    is_usable_ = is_usable_ && tiles.fit();
+    if (!is_usable_) return;
     // Odd numbers of lines, so that blocks do not fall into the same sets of a cache.
     const auto pitch = [this](std::int64_t places) { return (places | 1) * n_.lanes; };
     Layout layout{tiles, does_weight, s_.wants_bias && layouts_.empty(), 0, 0, 0, 0, 0, 0, 0, {}};
@@ -424,6 +428,7 @@ class BlocksEngine : public ConvEngine {
   const bool is_pointwise_;
   std::vector<Layout> layouts_;
   std::vector<Task> tasks_;
+  bool is_usable_ = true;
   Cut cut_ = Cut::parts;
   std::int64_t parts_ = 1;
 };
@@ -445,10 +450,12 @@ bool fits_blocks(const ConvShape& s, double most_waste, std::int64_t lanes) {
   if (s.kernel_positions() > kMostTaps) return false;
   if (!s.wants_input && !s.wants_weight) return true;
   const std::int64_t inputs = s.channels / s.groups, outputs = s.outputs / s.groups;
-  if (inputs % lanes == 0 && outputs % lanes == 0) return true;
-  // Blocks of several groups would not be neighbours in the tensors.
   const auto padded = static_cast<double>(ceil_divide(inputs, lanes) * lanes) *
                       static_cast<double>(ceil_divide(outputs, lanes) * lanes);
+  const double kernels = static_cast<double>(s.groups) * static_cast<double>(s.kernel_positions());
+  if (padded * kernels > kMostWeights) return false;
+  if (inputs % lanes == 0 && outputs % lanes == 0) return true;
+  // Blocks of several groups would not be neighbours in the tensors.
   return s.groups == 1 &&
          padded <= most_waste * static_cast<double>(inputs) * static_cast<double>(outputs);
 }
