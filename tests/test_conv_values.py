@@ -399,6 +399,23 @@ def _restore_settings():
     backops.set_deterministic(False)
 
 
+@pytest.mark.usefixtures("_restore_settings")
+@pytest.mark.parametrize(
+    ("name", "threads", "cut"),
+    [
+        ("large_3x3", 2, ""),
+        ("deep_3x3", 7, ":by_outputs"),
+        ("deep_square", 2, ":by_outputs_and_inputs"),
+        ("deep_groups", 2, ":by_outputs_and_inputs"),
+    ],
+)
+def test_many_weights_are_cut_by_what_they_are_of(name, threads, cut):
+    case = next(case for case in LARGE_CASES if case.name == name)
+    backops.set_num_threads(threads)
+    kernel = case.plan(backops.plan, dtype="float32").kernel
+    assert kernel == f"conv_float32 blocks:{backops._native.isa()}{cut}"
+
+
 def results_with_threads(case, arrays, counts):
     results = []
     for count in counts:

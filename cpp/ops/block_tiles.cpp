@@ -55,8 +55,6 @@ std::int64_t BlockTiles::count() const {
   return (batch_ + images_ - 1) / images_ * pieces(0) * pieces(1) * pieces(2);
 }
 
-std::int64_t BlockTiles::most_rows() const { return images_ * outputs_[0] * outputs_[1]; }
-
 BlockTiles::AxisRanges BlockTiles::ranges(int index, std::int64_t piece) const {
   const LaneAxis& a = axis(index);
   AxisRanges r{};

@@ -61,7 +61,6 @@ class BlockTiles {
   bool fit() const { return fit_; }  // false if even the smallest tile is larger
   std::int64_t count() const;
   Tile tile(std::int64_t index) const;
-  std::int64_t most_rows() const;  // of outputs in a tile
 
   std::int64_t grad_places() const { return images_ * grad_.places(); }
   std::int64_t input_places() const { return images_ * input_.places(); }

@@ -24,7 +24,6 @@ constexpr double kMostPartBytes = 2e6;     // sums of weight gradients, all part
 constexpr double kMostSumBytes = 64e6;     // the same, where outputs are too few to be cut
 constexpr double kRangeBytes = 640 << 10;  // of sums, where they are cut: in the second-level cache
 constexpr double kTaskWork = 1e8;          // operations that are worth a task of their own
-constexpr std::int64_t kFixedCuts = 4;     // where the bits must not depend on the threads
 constexpr std::int64_t kTasksPerThread = 4;  // that even out the work
 constexpr std::int64_t kMostTaps = 1024;
 constexpr double kMostWeights = 1e12;  // far from what 64 bits count
@@ -61,7 +60,12 @@ class BlocksEngine : public ConvEngine {
 
   bool is_usable() const { return is_usable_; }
 
-  std::string name() const override { return std::string("blocks:") + name_of(kernels_.isa); }
+  std::string name() const override {
+    std::string name = std::string("blocks:") + name_of(kernels_.isa);
+    if (cut_ == Cut::outputs) name += ":by_outputs";
+    if (cut_ == Cut::outputs_and_inputs) name += ":by_outputs_and_inputs";
+    return name;
+  }
   Activations activations() const override { return Activations::tensors; }
 
   std::size_t engine_bytes() const override {
@@ -155,7 +159,7 @@ class BlocksEngine : public ConvEngine {
   }
 
   void schedule(const ConvCuts& cuts) {
-    const std::int64_t wanted = cuts.deterministic ? kFixedCuts : cuts.threads;
+    const std::int64_t wanted = cuts.parts();
     layouts_.reserve(2);
     cut_ = cut_for(wanted);
     if (cut_ == Cut::parts) {

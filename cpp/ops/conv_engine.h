@@ -81,6 +81,11 @@ class ConvEngine {
 struct ConvCuts {
   int threads;
   bool deterministic;
+
+  std::int64_t parts() const { return deterministic ? kFixedParts : threads; }
+
+ private:
+  static constexpr std::int64_t kFixedParts = 4;
 };
 
 // Null for problems that have not enough groups to fill vectors with, or more channels than that in

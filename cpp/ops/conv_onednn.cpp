@@ -43,9 +43,7 @@ struct Task {
 class OnednnEngine : public ConvEngine {
  public:
   OnednnEngine(const ConvShape& shape, const ConvCuts& cuts, const ConvKernels& kernels)
-      : s_(shape),
-        kernels_(kernels),
-        bias_images_{s_.batch, std::min(s_.batch, weight_cuts(cuts))} {
+      : s_(shape), kernels_(kernels), bias_images_{s_.batch, std::min(s_.batch, cuts.parts())} {
     const OneThread alone;
     if (s_.wants_input) input_ = make_unfolded_input_gradient(s_, cuts);
     if (s_.wants_input && !input_) input_ = make_conv_input_gradient(s_, cuts);

@@ -1,4 +1,4 @@
-// The axes of a convolution as the lanes engine sees them: padded, and by the taps that reach each
+// The axes of a convolution as our own engines see them: padded, and by the taps that reach each
 // input position.
 #pragma once
 

@@ -175,7 +175,7 @@ class ConvInputGradient : public InputGradient {
 class ConvWeightGradient : public WeightGradient {
  public:
   ConvWeightGradient(const ConvShape& shape, const ConvCuts& cuts)
-      : s_(shape), images_{s_.batch, std::min(s_.batch, weight_cuts(cuts))} {
+      : s_(shape), images_{s_.batch, std::min(s_.batch, cuts.parts())} {
     parts_ = {images_, [this](std::int64_t batch) {
                 const Layouts l(s_, batch);
                 const dnnl::convolution_backward_weights::primitive_desc desc(

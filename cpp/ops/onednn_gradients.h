@@ -55,14 +55,8 @@ std::unique_ptr<const WeightGradient> make_conv_weight_gradient(const ConvShape&
 std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShape& shape,
                                                                   const ConvCuts& cuts);
 
-// Parts of the weight gradient, each of which has sums of its own. Where the same bits are wanted
-// for any number of threads, they do not depend on it.
-inline std::int64_t weight_cuts(const ConvCuts& cuts) {
-  constexpr std::int64_t kFixedCuts = 4;
-  return cuts.deterministic ? kFixedCuts : cuts.threads;
-}
 // Parts that have nothing to be added: more of them, because they cost nothing and even out the
 // work.
-inline std::int64_t free_cuts(const ConvCuts& cuts) { return 2 * weight_cuts(cuts); }
+inline std::int64_t free_cuts(const ConvCuts& cuts) { return 2 * cuts.parts(); }
 
 }  // namespace backops

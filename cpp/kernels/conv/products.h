@@ -92,20 +92,15 @@ void multiply_up_to(const BlockProducts& a, std::int64_t rows, const typename V:
   }
 }
 
-// In parts of nearly the same size: short ones wait for their own sums.
 template <class V, int kLeftPitch, int kMostRows, bool kTwins>
 void multiply_rows(const BlockProducts& args) {
   const BlockProducts a = args;
-  const auto* left = static_cast<const typename V::Sum*>(a.left);
-  auto* to = static_cast<typename V::Sum*>(a.sums);
-  std::int64_t parts = (a.rows + kMostRows - 1) / kMostRows;
-  for (std::int64_t left_over = a.rows; left_over > 0; --parts) {
-    const std::int64_t rows = (left_over + parts - 1) / parts;
-    multiply_up_to<V, kLeftPitch, kMostRows, kTwins>(a, rows, left, to);
-    left += rows * kLeftPitch;
-    to += rows * a.sum_step;
-    left_over -= rows;
-  }
+  const auto* const left = static_cast<const typename V::Sum*>(a.left);
+  auto* const to = static_cast<typename V::Sum*>(a.sums);
+  for_even_parts(a.rows, kMostRows, [&](std::int64_t first, std::int64_t rows) {
+    multiply_up_to<V, kLeftPitch, kMostRows, kTwins>(a, rows, left + first * kLeftPitch,
+                                                     to + first * a.sum_step);
+  });
 }
 
 template <class V>

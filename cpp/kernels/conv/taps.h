@@ -37,20 +37,15 @@ BACKOPS_INLINE void gather_up_to(const GatherTaps& a, std::int64_t count,
   if constexpr (kCount > 1) gather_up_to<V, kCount - 1>(a, count, source, target);
 }
 
-// Cut into parts of nearly the same length: short ones wait for their own sums.
 template <class V>
 BACKOPS_FLATTEN void gather_taps(const GatherTaps& args) {
   const GatherTaps a = args;
-  const auto* source = static_cast<const typename V::Sum*>(a.source);
-  auto* target = static_cast<typename V::Sum*>(a.target);
-  std::int64_t parts = (a.count + kGatherSums - 1) / kGatherSums;
-  for (std::int64_t left = a.count; left > 0; --parts) {
-    const std::int64_t count = (left + parts - 1) / parts;
-    gather_up_to<V, kGatherSums>(a, count, source, target);
-    source += count * V::lanes;
-    target += count * a.target_step;
-    left -= count;
-  }
+  const auto* const source = static_cast<const typename V::Sum*>(a.source);
+  auto* const target = static_cast<typename V::Sum*>(a.target);
+  for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
+    gather_up_to<V, kGatherSums>(a, count, source + first * V::lanes,
+                                 target + first * a.target_step);
+  });
 }
 
 // kDense: columns are one vector apart, which the compiler then knows.
@@ -102,7 +97,7 @@ void correlate_rows(const CorrelateTaps& a, std::int64_t first_row, std::int64_t
   }
 }
 
-// As many rows at once as there are registers for, in parts of nearly the same size.
+// As many rows at once as there are registers for.
 template <class V, int kColumns>
 void correlate_columns(const CorrelateTaps& a, std::int64_t columns, std::int64_t first_column) {
   if (columns < kColumns) {
@@ -112,24 +107,18 @@ void correlate_columns(const CorrelateTaps& a, std::int64_t columns, std::int64_
     return;
   }
   constexpr int kMostRows = kCorrelateSums / kColumns < 8 ? kCorrelateSums / kColumns : 8;
-  std::int64_t parts = (a.rows + kMostRows - 1) / kMostRows;
-  for (std::int64_t row = 0; row < a.rows; --parts) {
-    const std::int64_t rows = (a.rows - row + parts - 1) / parts;
+  for_even_parts(a.rows, kMostRows, [&](std::int64_t row, std::int64_t rows) {
     correlate_rows<V, kMostRows, kColumns>(a, row, rows, first_column);
-    row += rows;
-  }
+  });
 }
 
 template <class V>
 void correlate_taps(const CorrelateTaps& args) {
   const CorrelateTaps a = args;
   constexpr int kMostColumns = 8;
-  std::int64_t parts = (a.columns + kMostColumns - 1) / kMostColumns;
-  for (std::int64_t column = 0; column < a.columns; --parts) {
-    const std::int64_t columns = (a.columns - column + parts - 1) / parts;
+  for_even_parts(a.columns, kMostColumns, [&](std::int64_t column, std::int64_t columns) {
     correlate_columns<V, kMostColumns>(a, columns, column);
-    column += columns;
-  }
+  });
 }
 
 template <class V>

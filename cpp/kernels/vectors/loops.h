@@ -32,6 +32,18 @@ BACKOPS_INLINE void for_vectors(std::int64_t columns, const Body& body) {
   if (j < columns) body(Part{}, j, static_cast<int>(columns - j));
 }
 
+// Calls body(first, count) for parts of nearly the same size, none of more than `most`: short ones
+// would wait for their own sums.
+template <class Body>
+BACKOPS_INLINE void for_even_parts(std::int64_t total, std::int64_t most, const Body& body) {
+  std::int64_t parts = (total + most - 1) / most;
+  for (std::int64_t first = 0; first < total; --parts) {
+    const std::int64_t count = (total - first + parts - 1) / parts;
+    body(first, count);
+    first += count;
+  }
+}
+
 template <class V, class E>
 BACKOPS_INLINE V load(Whole, const E* from, int) {
   return V::load(from);
