@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -55,6 +56,34 @@ def test_disturbed_long_call_is_made_again(
     measurement = timing.fastest(sides, timing.Budget(seconds=0.0, rounds=1))
     assert len(calls) == made
     assert measurement.disturbed == disturbed
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "settled_rounds", "goes_on"),
+    [
+        (0.5, 5, 5, True),  # seconds are left
+        (1.5, 2, 2, True),  # rounds are missing
+        (1.5, 5, 3, False),
+        (1.5, 5, 2, True),  # a minimum fell just now
+        (4.5, 5, 0, False),  # and still does
+    ],
+)
+def test_turns_go_on_until_the_minima_are_settled(
+    seconds: float, rounds: int, settled_rounds: int, goes_on: bool
+) -> None:
+    budget = timing.Budget(seconds=1.0, rounds=3)
+    assert timing._goes_on(budget, seconds, rounds, settled_rounds) == goes_on
+
+
+def test_falling_minimum_is_measured_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = iter([8.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0])
+    monkeypatch.setattr(timing, "_preemptions", lambda: 0)
+    monkeypatch.setattr(timing, "_calls_per_sample", lambda call: 1)
+    monkeypatch.setattr(timing, "_take_turn", lambda call, calls: next(turns))
+    monkeypatch.setattr(timing, "MAX_EXTENSION", math.inf)
+    measurement = timing.fastest({"side": lambda: None}, timing.Budget(seconds=1e-9, rounds=2))
+    assert measurement.seconds["side"] == 1.0
+    assert list(turns) == [1.0]
 
 
 def test_filter_leaves_out_a_part_without_cases() -> None:

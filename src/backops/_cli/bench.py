@@ -59,7 +59,7 @@ def options() -> list[click.Parameter]:
             default=1.5,
             show_default=True,
             metavar="S",
-            help="Measure each case for about S seconds.",
+            help="Measure each case for S seconds, and on (up to 4 x S) while minima fall.",
         ),
         click.Option(
             ["--repeats"],
