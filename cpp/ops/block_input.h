@@ -65,7 +65,7 @@ class BlockInput {
   }
 
  private:
-  static constexpr std::int64_t kPanelBytes = 96 << 10;
+  static constexpr std::int64_t kPanelBytes = 320 << 10;
 
   // A tap that reaches input positions of one class, and how many outputs back.
   struct Tap {
@@ -85,7 +85,8 @@ class BlockInput {
   static std::int64_t blocks_of_panel(const BlockSizes& n) {
     const auto bytes =
         static_cast<std::int64_t>(sizeof(Sum)) * n.taps * n.lanes * BlockSizes::kPair * n.lanes;
-    return std::clamp<std::int64_t>(kPanelBytes / bytes, 1, n.output_blocks);
+    const auto most = std::clamp<std::int64_t>(kPanelBytes / bytes, 1, n.output_blocks);
+    return ceil_divide(n.output_blocks, ceil_divide(n.output_blocks, most));
   }
 
   TapClass class_of(const ResidueClass& d, const ResidueClass& h, const ResidueClass& w,
