@@ -30,6 +30,8 @@ int levels_for(std::int64_t longest, int base) {
 }
 
 int base_for(std::int64_t kernel) {
+  // Three sums of a base and up to two more elements need no level in memory; see slide_thrice().
+  if (kernel >= 9 && kernel <= 20) return static_cast<int>(kernel / 3);
   int best = 0;
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (const int base : {3, 4, 5, 6}) {

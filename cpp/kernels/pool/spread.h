@@ -269,6 +269,31 @@ void slide_far(const SpreadArgs& a) {
   }
 }
 
+// Three sums of kBase neighbours and a few more elements, as slide_levels() adds them, but no level
+// goes through memory. Here loads across lines are the cheaper ones: permutations would wait for
+// the ports that add.
+template <class V, class T, int kBase>
+BACKOPS_FLATTEN void slide_thrice(const SpreadArgs& a) {
+  using Sum = typename V::Sum;
+  const std::int64_t columns = a.columns, rest = a.kernel - 3 * kBase;
+  const typename V::Shift second = V::shift(kBase), third = V::shift(2 * kBase);
+  for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
+    const auto level = [&](std::int64_t j) {
+      V sum = V::load(source + j);
+      for (int i = 1; i < kBase; ++i) sum = sum + V::load(source + j + i);
+      return sum;
+    };
+    V low = level(0);
+    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      const V high = level(j + V::lanes);
+      V sum = low + V::shifted(low, high, second) + V::shifted(low, high, third);
+      for (std::int64_t i = 0; i < rest; ++i) sum = sum + V::load(source + j + 3 * kBase + i);
+      target.put(kind, sum, j, count);
+      low = high;
+    });
+  });
+}
+
 template <class V, class T>
 void slide(const SpreadArgs& a) {
   switch (a.kernel) {
@@ -280,8 +305,19 @@ void slide(const SpreadArgs& a) {
     case 6: return slide_direct<V, T, 6>(a);
     case 7: return slide_direct<V, T, 7>(a);
     case 8: return slide_direct<V, T, 8>(a);
-    default: return slide_far<V, T>(a);
+    default: break;
   }
+  if constexpr (V::shifts_in_registers) {
+    const bool is_in_reach = a.kernel / a.base == 3 && 2 * a.base <= V::lanes;
+    switch (is_in_reach ? a.base : 0) {
+      case 3: return slide_thrice<V, T, 3>(a);
+      case 4: return slide_thrice<V, T, 4>(a);
+      case 5: return slide_thrice<V, T, 5>(a);
+      case 6: return slide_thrice<V, T, 6>(a);
+      default: break;
+    }
+  }
+  slide_far<V, T>(a);
 }
 
 // Whether there is one row per plane and they follow each other without a gap.

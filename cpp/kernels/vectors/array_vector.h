@@ -44,6 +44,7 @@ struct ArrayVector {
   using Shift = std::int64_t;
   static Shift shift(std::int64_t elements) { return elements; }
   static ArrayVector load_shifted(const T* from, Shift shift) { return load(from + shift); }
+  static constexpr bool shifts_in_registers = false;
 
   template <class E>
   void store(E* to) const {

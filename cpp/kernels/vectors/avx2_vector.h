@@ -48,6 +48,7 @@ struct Avx2Vector {
   using Shift = std::int64_t;
   static Shift shift(std::int64_t elements) { return elements; }
   static Avx2Vector load_shifted(const float* from, Shift shift) { return load(from + shift); }
+  static constexpr bool shifts_in_registers = false;
 
   void store(float* to) const { _mm256_storeu_ps(to, value); }
   void store(Float16* to) const {

@@ -63,7 +63,12 @@ struct Avx512Vector {
     return _mm512_add_epi32(lane, _mm512_set1_epi32(static_cast<int>(elements)));
   }
   static Avx512Vector load_shifted(const float* from, Shift shift) {
-    return {_mm512_permutex2var_ps(_mm512_loadu_ps(from), shift, _mm512_loadu_ps(from + lanes))};
+    return shifted(load(from), load(from + lanes), shift);
+  }
+  // The same of two vectors that follow each other.
+  static constexpr bool shifts_in_registers = true;
+  static Avx512Vector shifted(Avx512Vector low, Avx512Vector high, Shift shift) {
+    return {_mm512_permutex2var_ps(low.value, shift, high.value)};
   }
 
   __m256i as_float16() const {
@@ -206,7 +211,11 @@ struct Avx512DoubleVector {
     return _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(elements));
   }
   static Avx512DoubleVector load_shifted(const double* from, Shift shift) {
-    return {_mm512_permutex2var_pd(_mm512_loadu_pd(from), shift, _mm512_loadu_pd(from + lanes))};
+    return shifted(load(from), load(from + lanes), shift);
+  }
+  static constexpr bool shifts_in_registers = true;
+  static Avx512DoubleVector shifted(Avx512DoubleVector low, Avx512DoubleVector high, Shift shift) {
+    return {_mm512_permutex2var_pd(low.value, shift, high.value)};
   }
 
   using Pattern = __m256i;
