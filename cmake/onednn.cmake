@@ -16,9 +16,9 @@ if(BACKOPS_ONEDNN AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(GET BACKOPS_ONEDNN_FOUND 1 BACKOPS_ONEDNN_LIBRARY)
   list(SUBLIST BACKOPS_ONEDNN_FOUND 2 -1 BACKOPS_ONEDNN_LICENSES)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
-  target_sources(backops_core PRIVATE cpp/ops/onednn_conv.cpp cpp/ops/onednn_unfolded.cpp)
+  target_sources(backops_core PRIVATE cpp/ops/onednn_conv.cpp)
   set_source_files_properties(
-    cpp/ops/conv_onednn.cpp cpp/ops/onednn_conv.cpp cpp/ops/onednn_unfolded.cpp PROPERTIES
+    cpp/ops/conv_onednn.cpp cpp/ops/onednn_conv.cpp PROPERTIES
     COMPILE_OPTIONS "-isystem;${BACKOPS_ONEDNN_INCLUDE}"
     COMPILE_DEFINITIONS BACKOPS_ONEDNN)
   target_link_libraries(backops_core PUBLIC "${BACKOPS_ONEDNN_LIBRARY}" ${OpenMP_CXX_LIBRARIES})

@@ -165,6 +165,18 @@ CASES = (
     ConvCase("blocks_pointwise_3d", (2, 16, 3, 2, 4), (16, 16, 1, 1, 1)),
     ConvCase("blocks_deep", (1, 192, 3, 4), (160, 192, 3, 3), padding=1),
     ConvCase("blocks_spare_lanes", (2, 28, 6, 7), (46, 28, 3, 3), padding=1),
+    # Few channels, whose windows fill vectors
+    ConvCase("windows_1d", (3, 2, 40), (24, 2, 5), 3, 2),
+    ConvCase("windows_2d", (2, 3, 9, 11), (16, 3, 3, 3), padding=1),
+    ConvCase("windows_3d", (1, 1, 5, 6, 7), (16, 1, 3, 2, 3), (1, 2, 1), 1),
+    ConvCase("windows_stem", (2, 3, 20, 21), (37, 3, 7, 7), stride=2, padding=3),
+    ConvCase("windows_patches", (2, 3, 12, 12), (48, 3, 4, 4), stride=4),
+    ConvCase("windows_dilated_rows", (1, 2, 9, 10), (16, 2, 3, 3), 1, 2, (2, 1)),
+    ConvCase("windows_stride_beyond_kernel", (2, 2, 9, 17), (20, 2, 2, 2), (3, 5), 1),
+    ConvCase("windows_padding_beyond_kernel", (1, 3, 4, 5), (16, 3, 2, 3), 2, (5, 7)),
+    ConvCase("windows_kernel_beyond_input", (2, 3, 6, 4), (16, 3, 3, 7), 1, (1, 3)),
+    ConvCase("windows_columns_left_over", (1, 3, 7, 14), (16, 3, 2, 2), (2, 5)),
+    ConvCase("windows_of_two_pairs", (1, 3, 6, 40), (16, 3, 2, 20), padding=(0, 2)),
     # More weights than input
     ConvCase("deep", (2, 9, 4, 5), (192, 9, 3, 3), stride=(1, 2), padding=1),
     ConvCase("deep_pointwise", (2, 21, 3, 4), (192, 21, 1, 1)),

@@ -98,7 +98,7 @@ def test_info_names_what_a_measurement_depends_on(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("isa", "engine"), [("generic", "\n"), ("", "; for few channels oneDNN 3.")]
+    ("isa", "engine"), [("generic", "\n"), ("", "; for few outputs oneDNN 3.")]
 )
 def test_info_names_what_convolutions_run_on(isa: str, engine: str) -> None:
     if not isa and backops._native.isa() == "generic":

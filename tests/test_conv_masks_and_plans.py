@@ -492,7 +492,8 @@ def test_out_of_a_plan_of_another_dtype_or_shape_or_overlapping(index):
 
 COUNT_RUNS = """
 backops.set_num_threads(2)
-for name in ("plain_1d", "blocks_2d", "blocks_pointwise", "plain_3d", "depthwise_2d", "groups_2d"):
+names = "plain_1d", "blocks_2d", "blocks_pointwise", "plain_3d", "depthwise_2d", "groups_2d"
+for name in (*names, "windows_stem"):
     case = conv_support.find_conv_case(name)
     for dtype in support.DTYPES:
         plan = case.plan(backops.plan, dtype=dtype)
@@ -520,7 +521,7 @@ def test_running_a_plan_without_onednn_allocates_nothing(tmp_path):
     report = allocations.count_allocations(COUNT_RUNS, tmp_path, large=512)
     own = {name: counts for name, counts in report.items() if name.startswith("conv_")}
     own = {name: counts for name, counts in own.items() if "onednn" not in name}
-    assert len([name for name in own if "blocks_" in name]) == 24
+    assert len([name for name in own if "blocks_" in name or "windows_" in name]) == 36
     assert not {name: counts for name, counts in own.items() if counts["large"]}
     assert not {name: counts for name, counts in own.items() if counts["other_threads"]}
 

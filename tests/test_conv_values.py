@@ -81,6 +81,9 @@ LARGE_CASES = (
     ConvCase("cut_slices", (1, 64, 3, 40, 38), (64, 64, 2, 3, 3), padding=(0, 1, 1)),
     ConvCase("cut_rows", (1, 32, 9001), (32, 32, 3), padding=1),
     ConvCase("cut_pointwise", (1, 32, 3, 4001), (48, 32, 1, 1)),
+    ConvCase("cut_windows", (2, 2, 9001), (192, 2, 7), 2, 3),
+    ConvCase("cut_windows_far_apart", (1, 3, 2, 19001), (200, 3, 1, 2), 5, (0, 17)),
+    ConvCase("cut_windows_and_padding", (2, 2, 20), (192, 2, 7), 2, 9001),
     ConvCase("deep_3x3", (3, 48, 7, 7), (320, 48, 3, 3), padding=1),
     ConvCase("deep_square", (3, 168, 7, 7), (192, 168, 3, 3), padding=1),
     ConvCase("deep_groups", (3, 384, 5, 5), (384, 96, 3, 3), padding=1, groups=4),
@@ -103,6 +106,8 @@ def test_channels_that_fill_vectors_run_in_blocks(dtype):
             assert "blocks:" in kernel, case.name
         if case.name.startswith("depthwise"):
             assert "blocks:" not in kernel, case.name
+        if case.name.startswith(("windows_", "cut_windows")):
+            assert ":windows" in kernel, case.name
 
 
 # Against PyTorch, which computes in float64 on the same values
@@ -285,6 +290,9 @@ SPECIAL_CASES = [
     "blocks_stride_beyond_kernel",
     "blocks_deep",
     "blocks_spare_lanes",
+    "windows_stem",
+    "windows_3d",
+    "windows_padding_beyond_kernel",
 ]
 
 

@@ -46,13 +46,23 @@ class BlockCopy {
     });
   }
 
- private:
+  // Elements that lie `stride_bytes` apart, as sums side by side, and back.
+  void bring_line(const char* elements, std::int64_t stride_bytes, std::int64_t count,
+                  Sum* to) const {
+    kernels_.to_lanes({const_cast<char*>(elements), stride_bytes, 0, to, 0, lanes_, count, 1});
+    if constexpr (sizeof(Sum) == sizeof(float)) round_operands(to, count, rounding_, roundings_);
+  }
+  void put_line(char* elements, std::int64_t stride_bytes, std::int64_t count, Sum* from) const {
+    kernels_.from_lanes({elements, stride_bytes, 0, from, 0, lanes_, count, 1});
+  }
+
   static char* element(const Activation& tensor, std::int64_t channel, std::int64_t image,
                        std::int64_t d, std::int64_t h, std::int64_t w) {
     return tensor.data + image * tensor.image_stride_bytes + channel * tensor.channel_stride_bytes +
            d * tensor.stride_bytes[0] + h * tensor.stride_bytes[1] + w * tensor.stride_bytes[2];
   }
 
+ private:
   void bring_blocks(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank],
                     const Box& box, const Range& channels, Sum* to, std::int64_t pitch) const {
     const Box rows = joined_rows(tensor, shape, box);

@@ -152,7 +152,7 @@ class BlockInput {
     products.right = work.weights + block * n_.taps * n_.lanes * work.blocks * n_.lanes;
     products.right_step = work.blocks * n_.lanes;
     products.right_pitch = n_.lanes;
-    products.run_length = n_.lanes;
+    products.run_length = std::min(n_.outputs, n_.lanes);
     products.sums = work.results + tile.results.place(row.image, row.d, row.h, 0) * n_.lanes;
     products.sum_step = s_.stride[2] * n_.lanes;
     products.sum_pitch = result_pitch_;

@@ -4,9 +4,9 @@
 
 namespace backops {
 
-BlockTiles::BlockTiles(const ConvShape& shape, const TileSums& per_position, double most_sums,
-                       std::int64_t least_tiles)
-    : batch_(shape.batch) {
+BlockTiles::BlockTiles(const ConvShape& shape, bool has_results, const TileSums& per_position,
+                       double most_sums, std::int64_t least_tiles)
+    : has_results_(has_results), batch_(shape.batch) {
   for (int index = 0; index < kMaxConvRank; ++index) {
     axes_.emplace_back(shape, index);
     outputs_[index] = shape.out[index];
@@ -64,6 +64,10 @@ BlockTiles::AxisRanges BlockTiles::ranges(int index, std::int64_t piece) const {
   const std::int64_t window = r.outputs.begin * a.stride - a.padding;
   const std::int64_t next_window = r.outputs.end * a.stride - a.padding;
   r.input = {inside(window), inside(next_window - a.stride + a.reach + 1)};
+  if (!has_results_) {
+    r.grad = r.outputs;
+    return r;
+  }
   r.results = {is_first ? 0 : inside(window), is_last ? a.in : inside(next_window)};
   r.grad.begin = is_first ? std::min<std::int64_t>(0, a.output_of(0) - a.most_shift)
                           : r.outputs.begin - a.most_shift;
@@ -83,7 +87,7 @@ void BlockTiles::measure(int index) {
   if (pieces(index) <= 2) return;
   const LaneAxis& a = axis(index);
   const std::int64_t own = outputs_[index];
-  grad = std::max(grad, own + a.most_shift);
+  grad = std::max(grad, own + (has_results_ ? a.most_shift : 0));
   input = std::max(input, std::min((own - 1) * a.stride + a.reach + 1, a.in));
   result = std::max(result, std::min(own * a.stride, a.in));
 }
@@ -111,7 +115,7 @@ Tile BlockTiles::tile(std::int64_t index) const {
 }
 
 Tile in_one_row(const Tile& tile) {
-  const Box& box = tile.results;
+  const Box& box = tile.grad;
   const std::int64_t row = box.axes[2].size(), rows = box.axes[1].size() * row;
   const std::int64_t places = box.axes[0].size() * rows;
   const bool has_gaps = box.step[1] != row || (box.axes[0].size() > 1 && box.step[0] != rows) ||

@@ -54,9 +54,10 @@ struct TileSums {
 
 class BlockTiles {
  public:
-  // As large as `most_sums` allow, and at least as many as are asked for, if possible.
-  BlockTiles(const ConvShape& shape, const TileSums& per_position, double most_sums,
-             std::int64_t least_tiles);
+  // As large as `most_sums` allow, and at least as many as are asked for, if possible. Without
+  // results, nothing lies around grad_output.
+  BlockTiles(const ConvShape& shape, bool has_results, const TileSums& per_position,
+             double most_sums, std::int64_t least_tiles);
 
   bool fit() const { return fit_; }  // false if even the smallest tile is larger
   std::int64_t count() const;
@@ -85,6 +86,7 @@ class BlockTiles {
   void measure(int index);
   void cut(const TileSums& per_position, double most, std::int64_t least_tiles);
 
+  bool has_results_;
   std::int64_t batch_, images_ = 1;
   std::vector<LaneAxis> axes_;
   std::int64_t outputs_[kMaxConvRank];

@@ -99,6 +99,7 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
     };
     engine = make_lanes(kFewChannels);
     if (!engine) engine = make_blocks(kLittleWaste);
+    if (!engine) engine = make_windows_engine(shape, cuts, problem.rounding, problem.dtype, isa);
     if (!engine) engine = make_onednn_engine(shape, cuts, problem.dtype, isa);
     if (!engine) engine = make_lanes(kMoreChannels);
     if (!engine) engine = make_blocks(kMoreWaste);

@@ -14,6 +14,7 @@
 #include "ops/block_sizes.h"
 #include "ops/block_tiles.h"
 #include "ops/block_weight.h"
+#include "ops/block_windows.h"
 #include "ops/conv_engine.h"
 
 namespace backops {
@@ -35,26 +36,30 @@ template <class Sum>
 struct TileLayout {
   BlockTiles tiles;
   bool does_weight, does_bias;
-  std::int64_t grad_pitch, input_pitch, result_pitch;  // of blocks
-  std::int64_t input_at, result_at;
-  std::int64_t weights_at;  // a task's own: sums of its outputs, or packed weights of its inputs
-  std::int64_t sums;
-  std::unique_ptr<const BlockInput<Sum>> input_gradient;  // null if there is none to be made
+  std::int64_t grad_pitch = 0, input_pitch = 0, result_pitch = 0;  // of blocks
+  std::int64_t input_at = 0, result_at = 0;
+  std::int64_t weights_at =
+      0;                     // a task's own: sums of its outputs, or packed weights of its inputs
+  std::int64_t windows = 0;  // of a row; see BlockWindows
+  std::int64_t folded_at = 0, spare_at = 0;
+  std::int64_t sums = 0;
+  std::unique_ptr<const BlockInput<Sum>> input_gradient = nullptr;  // if there is one to be made
 };
 
 template <class Sum>
 class BlocksEngine : public ConvEngine {
  public:
-  BlocksEngine(const ConvShape& shape, const ConvCuts& cuts, Rounding rounding,
-               const ConvKernels& kernels, const ConvKernels& sum_kernels,
-               const PoolKernels& roundings)
-      : s_(shape),
+  BlocksEngine(const ConvShape& shape, std::unique_ptr<const BlockWindows> windows,
+               const ConvCuts& cuts, Rounding rounding, const ConvKernels& kernels,
+               const ConvKernels& sum_kernels, const PoolKernels& roundings)
+      : s_(windows ? windows->problem() : shape),
+        windows_(std::move(windows)),
         kernels_(kernels),
         sum_kernels_(sum_kernels),
         copy_(kernels, rounding, roundings),
         n_(s_, kernels.lanes),
-        weight_gradient_(s_, n_, kernels),
-        is_pointwise_(is_pointwise(s_)) {
+        weight_gradient_(s_, n_, kernels, windows_.get()),
+        is_pointwise_(!windows_ && is_pointwise(s_)) {
     schedule(cuts);
   }
 
@@ -62,6 +67,7 @@ class BlocksEngine : public ConvEngine {
 
   std::string name() const override {
     std::string name = std::string("blocks:") + name_of(kernels_.isa);
+    if (windows_) name += ":windows";
     if (cut_ == Cut::outputs) name += ":by_outputs";
     if (cut_ == Cut::outputs_and_inputs) name += ":by_outputs_and_inputs";
     return name;
@@ -154,6 +160,12 @@ class BlocksEngine : public ConvEngine {
   static Sum* result_scratch(const ConvBuffers& b, const Layout& layout) {
     return grad_scratch(b) + layout.result_at;
   }
+  static Sum* folded_scratch(const ConvBuffers& b, const Layout& layout) {
+    return grad_scratch(b) + layout.folded_at;
+  }
+  static Sum* spare_scratch(const ConvBuffers& b, const Layout& layout) {
+    return grad_scratch(b) + layout.spare_at;
+  }
   static Sum* own_weights(const ConvBuffers& b, const Layout& layout) {
     return grad_scratch(b) + layout.weights_at;
   }
@@ -186,8 +198,8 @@ class BlocksEngine : public ConvEngine {
   Cut cut_for(std::int64_t wanted) const {
     const bool is_small = parts_of(kMostPartBytes) >= wanted || n_.all_output_pairs() < wanted;
     if (!s_.wants_weight || is_small) return Cut::parts;
-    const bool are_many =
-        n_.taps > 1 && s_.weights() > s_.batch * s_.out_image() && n_.all_input_pairs() >= wanted;
+    const bool are_many = !windows_ && n_.taps > 1 && s_.weights() > s_.batch * s_.out_image() &&
+                          n_.all_input_pairs() >= wanted;
     return are_many ? Cut::outputs_and_inputs : Cut::outputs;
   }
 
@@ -230,20 +242,32 @@ class BlocksEngine : public ConvEngine {
     const std::int64_t grad_blocks = std::min(most_pairs * kPair, n_.groups * n_.output_blocks);
     const std::int64_t input_blocks = does_weight ? n_.groups * n_.input_blocks : 0;
     const std::int64_t result_blocks = does_input ? kPair : 0;
-    const TileSums per_position{grad_blocks * n_.lanes, input_blocks * n_.lanes,
-                                result_blocks * n_.lanes};
-    const BlockTiles tiles(s_, per_position, kTileBytes / sizeof(Sum), least_tiles);
+    TileSums per_position{grad_blocks * n_.lanes, input_blocks * n_.lanes,
+                          result_blocks * n_.lanes};
+    if (windows_) {
+      per_position.input = does_weight ? ceil_divide(windows_->row_sums(s_.out[2]), s_.out[2]) : 0;
+      per_position.result = 0;  // row by row
+    }
+    const auto tiles_of = [&](const ConvShape& shape) {
+      return BlockTiles(shape, does_input, per_position, kTileBytes / sizeof(Sum), least_tiles);
+    };
+    BlockTiles tiles = tiles_of(s_);
+    if (windows_ && tiles.tile(0).outputs[2].size() < s_.out[2]) {
+      tiles = tiles_of(windows_->cut_problem());
+    }
     is_usable_ = is_usable_ && tiles.fit();
     if (!is_usable_) return;
+    const std::int64_t row = tiles.tile(0).grad.step[1];
     // Odd numbers of lines, so that blocks do not fall into the same sets of a cache.
     const auto pitch = [this](std::int64_t places) { return (places | 1) * n_.lanes; };
-    Layout layout{tiles, does_weight, s_.wants_bias && layouts_.empty(), 0, 0, 0, 0, 0, 0, 0, {}};
+    Layout layout{tiles, does_weight, s_.wants_bias && layouts_.empty()};
     layout.grad_pitch = pitch(tiles.grad_places());
-    layout.input_pitch = pitch(tiles.input_places());
-    layout.result_pitch = pitch(tiles.result_places());
+    layout.input_pitch = windows_ ? n_.lanes : pitch(tiles.input_places());
+    layout.result_pitch = pitch(windows_ ? row : tiles.result_places());
     layout.input_at = grad_blocks * layout.grad_pitch;
     layout.result_at = layout.input_at + input_blocks * layout.input_pitch;
     layout.weights_at = layout.result_at + result_blocks * layout.result_pitch;
+    if (windows_) place_windows(layout, row);
     std::int64_t own_weights = 0;
     if (does_weight && !has_parts()) {
       own_weights = grad_blocks * n_.lanes * n_.padded_inputs() * n_.taps;
@@ -258,6 +282,20 @@ class BlocksEngine : public ConvEngine {
     layouts_.push_back(std::move(layout));
   }
 
+  // Rows of numbers instead of blocks of the input.
+  void place_windows(Layout& layout, std::int64_t row) {
+    const auto after = [this](std::int64_t place, std::int64_t sums) {
+      return place + ceil_divide(sums, n_.lanes) * n_.lanes;
+    };
+    const std::int64_t rows =
+        layout.does_weight ? layout.tiles.input_places() / layout.tiles.tile(0).input.step[1] : 0;
+    layout.windows = row;
+    layout.spare_at = after(layout.input_at, rows * windows_->row_sums(row));
+    layout.folded_at = after(layout.spare_at, BlockWindows::kSpareSums);
+    layout.result_at = after(layout.folded_at, windows_->row_sums(row));
+    layout.weights_at = layout.result_at + kPair * layout.result_pitch;
+  }
+
   // A block of outputs of a pair of input blocks; whether all of them are finite.
   bool pack_weights(const ConvBuffers& b, std::int64_t pair, std::int64_t block,
                     Sum* packed) const {
@@ -267,6 +305,10 @@ class BlocksEngine : public ConvEngine {
     const std::int64_t inputs = std::min(width, n_.inputs - first);
     const std::int64_t outputs = std::min(n_.lanes, n_.outputs - block * n_.lanes);
     const std::int64_t output = group * n_.outputs + block * n_.lanes;
+    if (windows_) {
+      pack_numbers(b, {first, first + inputs}, {output, output + outputs}, width, packed);
+      return true;
+    }
     Sum* from =
         static_cast<Sum*>(const_cast<void*>(b.weight)) + (output * n_.inputs + first) * n_.taps;
     Sum* to = packed + block * n_.taps * n_.lanes * width;
@@ -278,6 +320,18 @@ class BlocksEngine : public ConvEngine {
                              bytes_of_sum(), to, n_.lanes * width, n_.lanes, inputs, n_.taps});
     }
     return finite;
+  }
+
+  // Numbers of windows are not neighbours in the weights. Zeros never meet them.
+  void pack_numbers(const ConvBuffers& b, const Range& numbers, const Range& outputs,
+                    std::int64_t width, Sum* packed) const {
+    Sum* const to = packed + outputs.begin * n_.taps * width;
+    std::fill_n(to, n_.taps * n_.lanes * width, Sum{0});
+    windows_->for_weights(outputs, numbers,
+                          [&](std::int64_t o, std::int64_t i, std::int64_t tap, std::int64_t at) {
+                            to[((tap * n_.lanes) + o - outputs.begin) * width + i - numbers.begin] =
+                                static_cast<const Sum*>(b.weight)[at];
+                          });
   }
 
   // Whether no exponent has all bits set, which adding one to it would carry on.
@@ -305,9 +359,6 @@ class BlocksEngine : public ConvEngine {
     const Range blocks = n_.output_blocks_of(task.output_pairs);
     const Range outputs{blocks.begin * n_.lanes, std::min(blocks.end * n_.lanes, s_.outputs)};
     clear_spare_lanes(grad_scratch(b), outputs.size(), layout.grad_pitch);
-    if (layout.does_weight) {
-      clear_spare_lanes(input_scratch(b, layout), s_.channels, layout.input_pitch);
-    }
     if (layout.does_bias) {
       std::fill_n(bias_sums(b, task.part) + blocks.begin * n_.lanes, blocks.size() * n_.lanes,
                   Sum{0});
@@ -363,16 +414,23 @@ class BlocksEngine : public ConvEngine {
   void add_to_weight(const ConvBuffers& b, const Task& task, const Tile& tile,
                      bool is_first) const {
     const Layout& layout = *task.layout;
-    copy_.bring(b.input, s_.in, tile.input, {0, s_.channels}, input_scratch(b, layout),
-                layout.input_pitch);
+    Sum* const input = input_scratch(b, layout);
+    Tile own = is_pointwise_ ? in_one_row(tile) : tile;
+    if (windows_) {
+      own.input = windows_->rows_of(tile.input, layout.windows);
+      windows_->bring(copy_, b.input, own.input, tile.outputs[2], input, spare_scratch(b, layout));
+    } else {
+      copy_.bring(b.input, s_.in, tile.input, {0, s_.channels}, input, layout.input_pitch);
+    }
     weight_gradient_.add_tile(
-        {grad_scratch(b), layout.grad_pitch, input_scratch(b, layout), layout.input_pitch,
-         task.output_pairs, has_parts() ? sums(b, task.part) : own_sums(b, task), lists(b)},
-        is_pointwise_ ? in_one_row(tile) : tile, is_first);
+        {grad_scratch(b), layout.grad_pitch, input, layout.input_pitch, task.output_pairs,
+         has_parts() ? sums(b, task.part) : own_sums(b, task), lists(b)},
+        own, is_first);
   }
 
   void write_input(const ConvBuffers& b, const Task& task, const Tile& tile,
                    bool are_own_finite) const {
+    if (windows_) return write_windows(b, *task.layout, tile);
     const Layout& layout = *task.layout;
     const Tile positions = is_pointwise_ ? in_one_row(tile) : tile;
     Sum* const results = result_scratch(b, layout);
@@ -392,6 +450,34 @@ class BlocksEngine : public ConvEngine {
     }
   }
 
+  // Row by row: they are still in the first-level cache when they are folded.
+  void write_windows(const ConvBuffers& b, const Layout& layout, const Tile& tile) const {
+    Sum* const results = result_scratch(b, layout);
+    Sum* const folded = folded_scratch(b, layout);
+    Tile row = tile;
+    row.results.axes[2] = windows_->reaching(tile);
+    const std::int64_t count = row.results.axes[2].size();
+    const auto write_row = [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+      row.images = row.results.images = {image, image + 1};
+      row.results.axes[0] = {d, d + 1};
+      row.results.axes[1] = {h, h + 1};
+      std::fill_n(folded, windows_->row_sums(layout.windows), Sum{0});
+      for (std::int64_t pair = 0; pair < n_.input_pairs(); ++pair) {
+        const int blocks = n_.blocks_of_input_pair(pair);
+        layout.input_gradient->write_tile(
+            {grad_scratch(b), packed_weights(b) + n_.packed_pair(pair), blocks, true, results,
+             lists(b)},
+            row);
+        for (int i = 0; i < blocks; ++i) {
+          windows_->fold(sum_kernels_, results + i * layout.result_pitch, count, pair * kPair + i,
+                         folded);
+        }
+      }
+      windows_->put(copy_, b.grad_input, tile, {image, d, h}, folded, spare_scratch(b, layout));
+    };
+    for_rows(tile.images, tile.results.axes, write_row);
+  }
+
   // Sums of a pair of outputs; those of other parts follow at a distance.
   void write_weights(const ConvBuffers& b, std::int64_t pair, Sum* first_part,
                      std::int64_t parts) const {
@@ -406,11 +492,25 @@ class BlocksEngine : public ConvEngine {
         for (std::int64_t i = 0; i < block_sums; ++i) total[i] += more[i];
       }
       const std::int64_t inputs = std::min(n_.lanes, n_.inputs - block * n_.lanes);
+      if (windows_) {
+        const std::int64_t number = block * n_.lanes;
+        write_numbers(b, {number, number + inputs}, {first, first + outputs}, total, width);
+        continue;
+      }
       Sum* const to = static_cast<Sum*>(b.grad_weight) +
                       (n_.first_block(pair) * n_.inputs + block) * n_.lanes * n_.taps;
       sum_kernels_.from_lanes({reinterpret_cast<char*>(to), n_.inputs * n_.taps * bytes_of_sum(),
                                bytes_of_sum(), total, width, n_.lanes, outputs, inputs * n_.taps});
     }
+  }
+
+  void write_numbers(const ConvBuffers& b, const Range& numbers, const Range& outputs,
+                     const Sum* sums, std::int64_t width) const {
+    windows_->for_weights(
+        outputs, numbers, [&](std::int64_t o, std::int64_t i, std::int64_t tap, std::int64_t at) {
+          static_cast<Sum*>(b.grad_weight)[at] =
+              sums[((i - numbers.begin) * n_.taps + tap) * width + o - outputs.begin];
+        });
   }
 
   void write_bias(const ConvBuffers& b, std::int64_t pair) const {
@@ -424,8 +524,9 @@ class BlocksEngine : public ConvEngine {
   }
 
   const ConvShape s_;
-  const ConvKernels& kernels_;      // of the tensors' dtype
-  const ConvKernels& sum_kernels_;  // of the sums'
+  const std::unique_ptr<const BlockWindows> windows_;  // null if channels are many enough
+  const ConvKernels& kernels_;                         // of the tensors' dtype
+  const ConvKernels& sum_kernels_;                     // of the sums'
   const BlockCopy<Sum> copy_;
   const BlockSizes n_;
   const BlockWeight<Sum> weight_gradient_;
@@ -449,28 +550,38 @@ ConvShape without_kernel(const ConvShape& problem) {
   return s;
 }
 
-bool fits_blocks(const ConvShape& s, double most_waste, std::int64_t lanes) {
+double padded_channels(const ConvShape& s, std::int64_t lanes) {
+  return static_cast<double>(ceil_divide(s.channels / s.groups, lanes) * lanes) *
+         static_cast<double>(ceil_divide(s.outputs / s.groups, lanes) * lanes);
+}
+
+// In lists of a size that is worth it, and in 64 bits.
+bool can_be_counted(const ConvShape& s, std::int64_t lanes) {
   if (*std::max_element(s.stride, s.stride + kMaxConvRank) > kMostStride) return false;
   if (s.kernel_positions() > kMostTaps) return false;
+  const double kernels = static_cast<double>(s.groups) * static_cast<double>(s.kernel_positions());
+  return padded_channels(s, lanes) * kernels <= kMostWeights;
+}
+
+bool fits_blocks(const ConvShape& s, double most_waste, std::int64_t lanes) {
+  if (!can_be_counted(s, lanes)) return false;
   if (!s.wants_input && !s.wants_weight) return true;
   const std::int64_t inputs = s.channels / s.groups, outputs = s.outputs / s.groups;
-  const auto padded = static_cast<double>(ceil_divide(inputs, lanes) * lanes) *
-                      static_cast<double>(ceil_divide(outputs, lanes) * lanes);
-  const double kernels = static_cast<double>(s.groups) * static_cast<double>(s.kernel_positions());
-  if (padded * kernels > kMostWeights) return false;
   if (inputs % lanes == 0 && outputs % lanes == 0) return true;
   // Blocks of several groups would not be neighbours in the tensors.
-  return s.groups == 1 &&
-         padded <= most_waste * static_cast<double>(inputs) * static_cast<double>(outputs);
+  return s.groups == 1 && padded_channels(s, lanes) <= most_waste * static_cast<double>(inputs) *
+                                                           static_cast<double>(outputs);
 }
 
 template <class Sum>
-std::unique_ptr<const ConvEngine> make_blocks(const ConvShape& shape, const ConvCuts& cuts,
-                                              Rounding rounding, DType dtype, Isa isa) {
+std::unique_ptr<const ConvEngine> make_blocks(const ConvShape& shape,
+                                              std::unique_ptr<const BlockWindows> windows,
+                                              const ConvCuts& cuts, Rounding rounding, DType dtype,
+                                              Isa isa) {
   const DType sums = shape.is_double ? DType::float64 : DType::float32;
-  auto engine =
-      std::make_unique<BlocksEngine<Sum>>(shape, cuts, rounding, conv_kernels(isa, dtype),
-                                          conv_kernels(isa, sums), pool_kernels(isa, dtype));
+  auto engine = std::make_unique<BlocksEngine<Sum>>(
+      shape, std::move(windows), cuts, rounding, conv_kernels(isa, dtype), conv_kernels(isa, sums),
+      pool_kernels(isa, dtype));
   if (!engine->is_usable()) return nullptr;
   return engine;
 }
@@ -483,8 +594,19 @@ std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& problem, d
   const bool is_bias_only = !problem.wants_input && !problem.wants_weight;
   const ConvShape shape = is_bias_only ? without_kernel(problem) : problem;
   if (!fits_blocks(shape, most_waste, conv_kernels(isa, dtype).lanes)) return nullptr;
-  return shape.is_double ? make_blocks<double>(shape, cuts, rounding, dtype, isa)
-                         : make_blocks<float>(shape, cuts, rounding, dtype, isa);
+  return shape.is_double ? make_blocks<double>(shape, nullptr, cuts, rounding, dtype, isa)
+                         : make_blocks<float>(shape, nullptr, cuts, rounding, dtype, isa);
+}
+
+std::unique_ptr<const ConvEngine> make_windows_engine(const ConvShape& shape, const ConvCuts& cuts,
+                                                      Rounding rounding, DType dtype, Isa isa) {
+  const std::int64_t lanes = conv_kernels(isa, dtype).lanes;
+  if (!BlockWindows::fits(shape, lanes)) return nullptr;
+  auto windows = std::make_unique<const BlockWindows>(shape, lanes);
+  if (!can_be_counted(windows->problem(), lanes)) return nullptr;
+  return shape.is_double
+             ? make_blocks<double>(shape, std::move(windows), cuts, rounding, dtype, isa)
+             : make_blocks<float>(shape, std::move(windows), cuts, rounding, dtype, isa);
 }
 
 }  // namespace backops

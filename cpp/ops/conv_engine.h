@@ -98,6 +98,9 @@ std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape,
 std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& shape, double most_waste,
                                                      const ConvCuts& cuts, Rounding rounding,
                                                      DType dtype, Isa isa);
+// For few input channels, whose windows fill vectors better than they do; null for others.
+std::unique_ptr<const ConvEngine> make_windows_engine(const ConvShape& shape, const ConvCuts& cuts,
+                                                      Rounding rounding, DType dtype, Isa isa);
 // Null where oneDNN is not built in, is not to be used on this instruction set, or refuses.
 std::unique_ptr<const ConvEngine> make_onednn_engine(const ConvShape& shape, const ConvCuts& cuts,
                                                      DType dtype, Isa isa);

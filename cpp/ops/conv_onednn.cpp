@@ -45,8 +45,7 @@ class OnednnEngine : public ConvEngine {
   OnednnEngine(const ConvShape& shape, const ConvCuts& cuts, const ConvKernels& kernels)
       : s_(shape), kernels_(kernels), bias_images_{s_.batch, std::min(s_.batch, cuts.parts())} {
     const OneThread alone;
-    if (s_.wants_input) input_ = make_unfolded_input_gradient(s_, cuts);
-    if (s_.wants_input && !input_) input_ = make_conv_input_gradient(s_, cuts);
+    if (s_.wants_input) input_ = make_conv_input_gradient(s_, cuts);
     if (s_.wants_weight) weight_ = make_conv_weight_gradient(s_, cuts);
     if (!is_usable()) return;
     place_memory();

@@ -51,9 +51,6 @@ std::unique_ptr<const InputGradient> make_conv_input_gradient(const ConvShape& s
                                                               const ConvCuts& cuts);
 std::unique_ptr<const WeightGradient> make_conv_weight_gradient(const ConvShape& shape,
                                                                 const ConvCuts& cuts);
-// Few channels: the windows of some outputs are written out, one a row.
-std::unique_ptr<const InputGradient> make_unfolded_input_gradient(const ConvShape& shape,
-                                                                  const ConvCuts& cuts);
 
 // Parts that have nothing to be added: more of them, because they cost nothing and even out the
 // work.

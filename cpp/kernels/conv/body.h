@@ -4,6 +4,7 @@
 #include "kernels/conv/lanes.h"
 #include "kernels/conv/products.h"
 #include "kernels/conv/taps.h"
+#include "kernels/conv/windows.h"
 
 namespace backops {
 namespace {
@@ -23,7 +24,8 @@ constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, DType dtype) 
           sum_lanes<V>,
           multiply_positions<V>,
           multiply_twins<V>,
-          multiply_channels<V>};
+          multiply_channels<V>,
+          fold_windows<V>};
 }
 
 }  // namespace

@@ -78,6 +78,14 @@ struct BlockProducts {
   std::int64_t left_twin, sum_twin;
 };
 
+// row[p * row_step + i] += windows[p * lanes + i] for windows p < count and i < numbers, which are
+// no more than lanes.
+struct FoldWindows {
+  const void* windows;
+  void* row;
+  std::int64_t row_step, count, numbers;
+};
+
 struct ConvKernels {
   const char* name;  // conv_<dtype>_<isa>
   Isa isa;
@@ -92,7 +100,8 @@ struct ConvKernels {
   void (*sum)(const SumLanes&);
   void (*multiply_positions)(const BlockProducts&);  // left_pitch is a vector
   void (*multiply_twins)(const BlockProducts&);      // the same, for few rows
-  void (*multiply_channels)(const BlockProducts&);   // left_pitch is 1, rows as many as lanes
+  void (*multiply_channels)(const BlockProducts&);   // left_pitch is 1
+  void (*fold)(const FoldWindows&);
 };
 
 // The kernels of `isa`, or of the next lower one that was built.

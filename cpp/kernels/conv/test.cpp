@@ -206,6 +206,36 @@ void test_sum(const ConvKernels& k, std::int64_t count, std::int64_t pitch) {
   CHECK(equal_bytes(sums, expected));
 }
 
+void test_fold(const ConvKernels& k, std::int64_t count, std::int64_t numbers,
+               std::int64_t row_step) {
+  Random random(static_cast<std::uint64_t>(count + numbers));
+  const Memory windows = whole_numbers(k, count * k.lanes, random);
+  Memory row = whole_numbers(k, (count - 1) * row_step + numbers, random);
+  Memory expected(static_cast<std::int64_t>(row.size()), 0);
+  std::copy(row.data(), row.data() + row.size(), expected.data());
+  for (std::int64_t p = 0; p < count; ++p) {
+    for (std::int64_t i = 0; i < numbers; ++i) {
+      const std::int64_t at = p * row_step + i;
+      write_sum(k, expected, at, read_sum(k, expected, at) + read_sum(k, windows, p * k.lanes + i));
+    }
+  }
+  k.fold({windows.data(), row.data(), row_step, count, numbers});
+  CHECK(equal_bytes(row, expected));
+}
+
+void test_folds(const ConvKernels& k) {
+  for (std::int64_t numbers = 1; numbers <= k.lanes; ++numbers) {
+    for (const std::int64_t row_step : {1, 2, 3, 6, 16, 20}) {
+      for (const std::int64_t count : {1, 2, 7, 20}) {
+        const Situation in("%s, %ld windows of %ld numbers, %ld apart", k.name,
+                           static_cast<long>(count), static_cast<long>(numbers),
+                           static_cast<long>(row_step));
+        test_fold(k, count, numbers, row_step);
+      }
+    }
+  }
+}
+
 // How the rows of a product lie on the left, and who multiplies them.
 struct Multiplier {
   void (*multiply)(const BlockProducts&);
@@ -260,7 +290,9 @@ void test_multipliers(const ConvKernels& k) {
           test_multiply(k, {k.multiply_twins, k.lanes, true}, rows, vectors, adds);
         }
       }
-      test_multiply(k, {k.multiply_channels, 1, false}, k.lanes, vectors, adds);
+      for (std::int64_t rows = 1; rows <= k.lanes; ++rows) {
+        test_multiply(k, {k.multiply_channels, 1, false}, rows, vectors, adds);
+      }
     }
   }
 }
@@ -296,6 +328,7 @@ void test_row(const ConvKernels& k) {
     test_sum(k, count, k.lanes + 3);
   }
   test_multipliers(k);
+  test_folds(k);
 }
 
 void test_selection() {
