@@ -1,16 +1,14 @@
-// Gradients of convolutions with many channels. Tiles of the tensors are brought into scratch
-// memory in blocks, (blocks of channels, positions, channels of a block), a block being one vector
-// wide; both gradients are matrix products there, of which strides and dilations only change the
-// offsets.
+// Gradients of convolutions whose channels, or windows, fill vectors. Tiles of the tensors are
+// brought into scratch memory in blocks, (blocks of channels, positions, channels of a block), a
+// block being one vector wide; both gradients are matrix products there, of which strides and
+// dilations only change the offsets.
 #include <algorithm>
-#include <cstring>
-#include <limits>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/pool/pool.h"
 #include "ops/block_copy.h"
 #include "ops/block_input.h"
+#include "ops/block_order.h"
 #include "ops/block_sizes.h"
 #include "ops/block_tiles.h"
 #include "ops/block_weight.h"
@@ -38,8 +36,8 @@ struct TileLayout {
   bool does_weight, does_bias;
   std::int64_t grad_pitch = 0, input_pitch = 0, result_pitch = 0;  // of blocks
   std::int64_t input_at = 0, result_at = 0;
-  std::int64_t weights_at =
-      0;                     // a task's own: sums of its outputs, or packed weights of its inputs
+  // A task's own weights: sums of its outputs, or packed ones of its inputs.
+  std::int64_t weights_at = 0;
   std::int64_t windows = 0;  // of a row; see BlockWindows
   std::int64_t folded_at = 0, spare_at = 0;
   std::int64_t sums = 0;
@@ -58,6 +56,7 @@ class BlocksEngine : public ConvEngine {
         sum_kernels_(sum_kernels),
         copy_(kernels, rounding, roundings),
         n_(s_, kernels.lanes),
+        order_(n_, sum_kernels, windows_.get()),
         weight_gradient_(s_, n_, kernels, windows_.get()),
         is_pointwise_(!windows_ && is_pointwise(s_)) {
     schedule(cuts);
@@ -93,13 +92,13 @@ class BlocksEngine : public ConvEngine {
   bool work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
     if (phase == 0) {
       const std::int64_t pair = task / n_.output_blocks;
-      const bool finite =
-          pack_weights(b, pair, task % n_.output_blocks, packed_weights(b) + n_.packed_pair(pair));
+      const bool finite = order_.pack(b.weight, pair, task % n_.output_blocks,
+                                      packed_weights(b) + n_.packed_pair(pair));
       finite_flags(b)[task] = finite ? Sum{1} : Sum{0};
     } else if (phase == 1) {
       work_tiles(b, tasks_[static_cast<std::size_t>(task)]);
     } else {
-      if (has_parts()) write_weights(b, task, sums(b, 0) + n_.sums_of_pair(task), parts_);
+      if (has_parts()) write_weights(b, task, sums(b, 0), parts_);
       if (s_.wants_bias) write_bias(b, task);
     }
     return true;
@@ -121,8 +120,6 @@ class BlocksEngine : public ConvEngine {
     Range tiles, output_pairs, input_pairs;
     std::int64_t part;  // whose sums are made
   };
-
-  static constexpr std::int64_t bytes_of_sum() { return sizeof(Sum); }
 
   bool has_parts() const { return s_.wants_weight && cut_ == Cut::parts; }
   bool packs_all() const { return s_.wants_input && cut_ != Cut::outputs_and_inputs; }
@@ -296,59 +293,6 @@ class BlocksEngine : public ConvEngine {
     layout.weights_at = layout.result_at + kPair * layout.result_pitch;
   }
 
-  // A block of outputs of a pair of input blocks; whether all of them are finite.
-  bool pack_weights(const ConvBuffers& b, std::int64_t pair, std::int64_t block,
-                    Sum* packed) const {
-    const std::int64_t group = pair / n_.input_pairs();
-    const std::int64_t first = pair % n_.input_pairs() * kPair * n_.lanes;
-    const std::int64_t width = n_.blocks_of_input_pair(pair) * n_.lanes;
-    const std::int64_t inputs = std::min(width, n_.inputs - first);
-    const std::int64_t outputs = std::min(n_.lanes, n_.outputs - block * n_.lanes);
-    const std::int64_t output = group * n_.outputs + block * n_.lanes;
-    if (windows_) {
-      pack_numbers(b, {first, first + inputs}, {output, output + outputs}, width, packed);
-      return true;
-    }
-    Sum* from =
-        static_cast<Sum*>(const_cast<void*>(b.weight)) + (output * n_.inputs + first) * n_.taps;
-    Sum* to = packed + block * n_.taps * n_.lanes * width;
-    if (inputs < width || outputs < n_.lanes) std::fill_n(to, n_.taps * n_.lanes * width, Sum{0});
-    bool finite = true;
-    for (std::int64_t o = 0; o < outputs; ++o, from += n_.inputs * n_.taps, to += width) {
-      finite = finite && all_finite(from, inputs * n_.taps);
-      sum_kernels_.to_lanes({reinterpret_cast<char*>(from), n_.taps * bytes_of_sum(),
-                             bytes_of_sum(), to, n_.lanes * width, n_.lanes, inputs, n_.taps});
-    }
-    return finite;
-  }
-
-  // Numbers of windows are not neighbours in the weights. Zeros never meet them.
-  void pack_numbers(const ConvBuffers& b, const Range& numbers, const Range& outputs,
-                    std::int64_t width, Sum* packed) const {
-    Sum* const to = packed + outputs.begin * n_.taps * width;
-    std::fill_n(to, n_.taps * n_.lanes * width, Sum{0});
-    windows_->for_weights(outputs, numbers,
-                          [&](std::int64_t o, std::int64_t i, std::int64_t tap, std::int64_t at) {
-                            to[((tap * n_.lanes) + o - outputs.begin) * width + i - numbers.begin] =
-                                static_cast<const Sum*>(b.weight)[at];
-                          });
-  }
-
-  // Whether no exponent has all bits set, which adding one to it would carry on.
-  static bool all_finite(const Sum* values, std::int64_t count) {
-    using Bits = std::conditional_t<sizeof(Sum) == 8, std::uint64_t, std::uint32_t>;
-    constexpr int kMantissaBits = std::numeric_limits<Sum>::digits - 1;
-    constexpr Bits kSign = Bits{1} << (8 * sizeof(Sum) - 1);
-    constexpr Bits kExponent = kSign - (Bits{1} << kMantissaBits);
-    Bits carried = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      Bits bits;
-      std::memcpy(&bits, values + i, sizeof bits);
-      carried |= (bits & kExponent) + (Bits{1} << kMantissaBits);
-    }
-    return (carried & kSign) == 0;
-  }
-
   bool are_weights_finite(const ConvBuffers& b, std::int64_t pair) const {
     const Sum* const flags = finite_flags(b) + pair * n_.output_blocks;
     return std::all_of(flags, flags + n_.output_blocks, [](Sum flag) { return flag != 0; });
@@ -379,14 +323,14 @@ class BlocksEngine : public ConvEngine {
     bool finite = true;
     for (std::int64_t block = 0; block < n_.output_blocks; ++block) {
       Sum* const packed = own_weights(b, *task.layout);
-      finite = pack_weights(b, task.input_pairs.begin, block, packed) && finite;
+      finite = order_.pack(b.weight, task.input_pairs.begin, block, packed) && finite;
     }
     return finite;
   }
 
   void write_own(const ConvBuffers& b, const Task& task) const {
     for (std::int64_t pair = task.output_pairs.begin; pair < task.output_pairs.end; ++pair) {
-      write_weights(b, pair, own_sums(b, task) + n_.sums_of_pair(pair), 1);
+      write_weights(b, pair, own_sums(b, task), 1);
     }
   }
   // As if they were those of all pairs.
@@ -478,39 +422,9 @@ class BlocksEngine : public ConvEngine {
     for_rows(tile.images, tile.results.axes, write_row);
   }
 
-  // Sums of a pair of outputs; those of other parts follow at a distance.
-  void write_weights(const ConvBuffers& b, std::int64_t pair, Sum* first_part,
+  void write_weights(const ConvBuffers& b, std::int64_t pair, Sum* all_sums,
                      std::int64_t parts) const {
-    const std::int64_t width = n_.blocks_of_output_pair(pair) * n_.lanes;
-    const std::int64_t first = pair % n_.output_pairs() * kPair * n_.lanes;
-    const std::int64_t outputs = std::min(width, n_.outputs - first);
-    const std::int64_t block_sums = n_.taps * n_.lanes * width;
-    for (std::int64_t block = 0; block < n_.input_blocks; ++block) {
-      Sum* const total = first_part + block * block_sums;
-      for (std::int64_t part = 1; part < parts; ++part) {
-        const Sum* const more = total + part * part_sums();
-        for (std::int64_t i = 0; i < block_sums; ++i) total[i] += more[i];
-      }
-      const std::int64_t inputs = std::min(n_.lanes, n_.inputs - block * n_.lanes);
-      if (windows_) {
-        const std::int64_t number = block * n_.lanes;
-        write_numbers(b, {number, number + inputs}, {first, first + outputs}, total, width);
-        continue;
-      }
-      Sum* const to = static_cast<Sum*>(b.grad_weight) +
-                      (n_.first_block(pair) * n_.inputs + block) * n_.lanes * n_.taps;
-      sum_kernels_.from_lanes({reinterpret_cast<char*>(to), n_.inputs * n_.taps * bytes_of_sum(),
-                               bytes_of_sum(), total, width, n_.lanes, outputs, inputs * n_.taps});
-    }
-  }
-
-  void write_numbers(const ConvBuffers& b, const Range& numbers, const Range& outputs,
-                     const Sum* sums, std::int64_t width) const {
-    windows_->for_weights(
-        outputs, numbers, [&](std::int64_t o, std::int64_t i, std::int64_t tap, std::int64_t at) {
-          static_cast<Sum*>(b.grad_weight)[at] =
-              sums[((i - numbers.begin) * n_.taps + tap) * width + o - outputs.begin];
-        });
+    order_.write(b.grad_weight, pair, all_sums + n_.sums_of_pair(pair), parts, part_sums());
   }
 
   void write_bias(const ConvBuffers& b, std::int64_t pair) const {
@@ -529,6 +443,7 @@ class BlocksEngine : public ConvEngine {
   const ConvKernels& sum_kernels_;                     // of the sums'
   const BlockCopy<Sum> copy_;
   const BlockSizes n_;
+  const BlockOrder<Sum> order_;
   const BlockWeight<Sum> weight_gradient_;
   const bool is_pointwise_;
   std::vector<Layout> layouts_;
