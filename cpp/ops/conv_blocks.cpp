@@ -22,6 +22,7 @@ constexpr double kTileBytes = 768 << 10;   // in the second-level cache
 constexpr double kMostPartBytes = 2e6;     // sums of weight gradients, all parts together
 constexpr double kMostSumBytes = 64e6;     // the same, where outputs are too few to be cut
 constexpr double kRangeBytes = 640 << 10;  // of sums, where they are cut: in the second-level cache
+constexpr double kMostSharedBytes = 16e6;  // of a tensor that is brought once for all tasks
 constexpr double kTaskWork = 1e8;          // operations that are worth a task of their own
 constexpr std::int64_t kTasksPerThread = 4;  // that even out the work
 constexpr std::int64_t kMostTaps = 1024;
@@ -41,6 +42,11 @@ struct TileLayout {
   std::int64_t windows = 0;  // of a row; see BlockWindows
   std::int64_t folded_at = 0, spare_at = 0;
   std::int64_t sums = 0;
+  // Tiles of the input, or of grad_output if that is all there is to bring, in the engine's memory.
+  bool is_shared = false;
+  std::int64_t shared_at = 0, shared_blocks = 0, shared_pitch = 0;
+  bool brings_input() const { return does_weight && !is_shared; }
+  bool brings_grad() const { return does_weight || !is_shared; }
   std::unique_ptr<const BlockInput<Sum>> input_gradient = nullptr;  // if there is one to be made
 };
 
@@ -74,23 +80,26 @@ class BlocksEngine : public ConvEngine {
   Activations activations() const override { return Activations::tensors; }
 
   std::size_t engine_bytes() const override {
-    return static_cast<std::size_t>(packed_sums() + parts_ * part_sums()) * sizeof(Sum);
+    const std::int64_t own = packed_sums() + parts_ * part_sums();
+    return static_cast<std::size_t>(own + shared_sums_) * sizeof(Sum);
   }
   std::size_t worker_bytes() const override {
     return lists_at() + std::max(weight_gradient_.list_bytes(), BlockInput<Sum>::list_bytes(n_));
   }
 
-  // Put the weights in order; the gradients of the parts; add the parts.
+  // Put the weights in order and bring what tasks share; the gradients of the parts; add the parts.
   int phases() const override { return 3; }
 
   std::int64_t tasks(int phase) const override {
-    if (phase == 0) return packs_all() ? n_.all_input_pairs() * n_.output_blocks : 0;
+    if (phase == 0) return pack_tasks() + static_cast<std::int64_t>(shared_.size());
     if (phase == 1) return static_cast<std::int64_t>(tasks_.size());
     return has_parts() || s_.wants_bias ? n_.all_output_pairs() : 0;
   }
 
   bool work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
-    if (phase == 0) {
+    if (phase == 0 && task >= pack_tasks()) {
+      bring_shared(b, shared_[static_cast<std::size_t>(task - pack_tasks())]);
+    } else if (phase == 0) {
       const std::int64_t pair = task / n_.output_blocks;
       const bool finite = order_.pack(b.weight, pair, task % n_.output_blocks,
                                       packed_weights(b) + n_.packed_pair(pair));
@@ -121,6 +130,15 @@ class BlocksEngine : public ConvEngine {
     std::int64_t part;  // whose sums are made
   };
 
+  // A block of a tile that several tasks want.
+  struct SharedBlock {
+    std::size_t layout;
+    std::int64_t tile, block;
+  };
+
+  std::int64_t pack_tasks() const {
+    return packs_all() ? n_.all_input_pairs() * n_.output_blocks : 0;
+  }
   bool has_parts() const { return s_.wants_weight && cut_ == Cut::parts; }
   bool packs_all() const { return s_.wants_input && cut_ != Cut::outputs_and_inputs; }
 
@@ -128,7 +146,7 @@ class BlocksEngine : public ConvEngine {
   // are finite, and the sums of the parts. Unless tasks have their own.
   std::int64_t packed_sums() const {
     if (!packs_all()) return 0;
-    return ceil_divide(n_.padded_weights() + tasks(0), n_.lanes) * n_.lanes;
+    return ceil_divide(n_.padded_weights() + pack_tasks(), n_.lanes) * n_.lanes;
   }
   std::int64_t weight_sums() const { return has_parts() ? n_.padded_weights() : 0; }
   std::int64_t part_sums() const {
@@ -141,6 +159,9 @@ class BlocksEngine : public ConvEngine {
   }
   Sum* bias_sums(const ConvBuffers& b, std::int64_t part) const {
     return sums(b, part) + weight_sums();
+  }
+  Sum* shared(const ConvBuffers& b, const Layout& layout, std::int64_t tile) const {
+    return sums(b, parts_) + layout.shared_at + tile * layout.shared_blocks * layout.shared_pitch;
   }
 
   // Memory of a worker: the largest layout, and lists.
@@ -261,8 +282,14 @@ class BlocksEngine : public ConvEngine {
     layout.grad_pitch = pitch(tiles.grad_places());
     layout.input_pitch = windows_ ? n_.lanes : pitch(tiles.input_places());
     layout.result_pitch = pitch(windows_ ? row : tiles.result_places());
-    layout.input_at = grad_blocks * layout.grad_pitch;
-    layout.result_at = layout.input_at + input_blocks * layout.input_pitch;
+    if (does_weight && !has_parts()) {
+      share(layout, input_blocks, layout.input_pitch);
+    } else if (does_input && !packs_all()) {
+      share(layout, grad_blocks, layout.grad_pitch);
+    }
+    layout.input_at = layout.brings_grad() ? grad_blocks * layout.grad_pitch : 0;
+    layout.result_at =
+        layout.input_at + (layout.brings_input() ? input_blocks * layout.input_pitch : 0);
     layout.weights_at = layout.result_at + result_blocks * layout.result_pitch;
     if (windows_) place_windows(layout, row);
     std::int64_t own_weights = 0;
@@ -277,6 +304,36 @@ class BlocksEngine : public ConvEngine {
           s_, n_, kernels_, layout.tiles, layout.grad_pitch, layout.result_pitch);
     }
     layouts_.push_back(std::move(layout));
+  }
+
+  // Many tasks want these blocks of every tile: brought once, if there is the memory for them.
+  void share(Layout& layout, std::int64_t blocks, std::int64_t pitch) {
+    const std::int64_t tiles = layout.tiles.count();
+    const double bytes = static_cast<double>(tiles) * static_cast<double>(blocks * pitch) *
+                         static_cast<double>(sizeof(Sum));
+    if (windows_ || bytes > kMostSharedBytes) return;
+    layout.is_shared = true;
+    layout.shared_at = shared_sums_;
+    layout.shared_blocks = blocks;
+    layout.shared_pitch = pitch;
+    shared_sums_ += tiles * blocks * pitch;
+    for (std::int64_t i = 0; i < tiles * blocks; ++i) {
+      shared_.push_back({layouts_.size(), i / blocks, i % blocks});
+    }
+  }
+
+  void bring_shared(const ConvBuffers& b, const SharedBlock& own) const {
+    const Layout& layout = layouts_[own.layout];
+    const Tile tile = layout.tiles.tile(own.tile);
+    Sum* const to = shared(b, layout, own.tile) + own.block * layout.shared_pitch;
+    const std::int64_t all = layout.does_weight ? s_.channels : s_.outputs;
+    const Range channels{own.block * n_.lanes, std::min((own.block + 1) * n_.lanes, all)};
+    clear_spare_lanes(to, channels.size(), layout.shared_pitch);
+    if (layout.does_weight) {
+      copy_.bring(b.input, s_.in, tile.input, channels, to, layout.shared_pitch);
+    } else {
+      copy_.bring(b.grad_output, s_.out, tile.grad, channels, to, layout.shared_pitch);
+    }
   }
 
   // Rows of numbers instead of blocks of the input.
@@ -302,7 +359,7 @@ class BlocksEngine : public ConvEngine {
     const Layout& layout = *task.layout;
     const Range blocks = n_.output_blocks_of(task.output_pairs);
     const Range outputs{blocks.begin * n_.lanes, std::min(blocks.end * n_.lanes, s_.outputs)};
-    clear_spare_lanes(grad_scratch(b), outputs.size(), layout.grad_pitch);
+    if (layout.brings_grad()) clear_spare_lanes(grad_scratch(b), outputs.size(), layout.grad_pitch);
     if (layout.does_bias) {
       std::fill_n(bias_sums(b, task.part) + blocks.begin * n_.lanes, blocks.size() * n_.lanes,
                   Sum{0});
@@ -310,10 +367,15 @@ class BlocksEngine : public ConvEngine {
     const bool are_own_finite = !layout.input_gradient || packs_all() || pack_own(b, task);
     for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
       const Tile tile = layout.tiles.tile(index);
-      copy_.bring(b.grad_output, s_.out, tile.grad, outputs, grad_scratch(b), layout.grad_pitch);
+      const Sum* grad = grad_scratch(b);
+      if (layout.brings_grad()) {
+        copy_.bring(b.grad_output, s_.out, tile.grad, outputs, grad_scratch(b), layout.grad_pitch);
+      } else {
+        grad = shared(b, layout, index);
+      }
       if (layout.does_bias) sum_bias(b, layout, tile, blocks, task.part);
-      if (layout.does_weight) add_to_weight(b, task, tile, index == task.tiles.begin);
-      if (layout.input_gradient) write_input(b, task, tile, are_own_finite);
+      if (layout.does_weight) add_to_weight(b, task, tile, index);
+      if (layout.input_gradient) write_input(b, task, tile, grad, are_own_finite);
     }
     if (layout.does_weight && !has_parts()) write_own(b, task);
   }
@@ -356,23 +418,23 @@ class BlocksEngine : public ConvEngine {
   }
 
   void add_to_weight(const ConvBuffers& b, const Task& task, const Tile& tile,
-                     bool is_first) const {
+                     std::int64_t index) const {
     const Layout& layout = *task.layout;
-    Sum* const input = input_scratch(b, layout);
+    Sum* const input = layout.is_shared ? shared(b, layout, index) : input_scratch(b, layout);
     Tile own = is_pointwise_ ? in_one_row(tile) : tile;
     if (windows_) {
       own.input = windows_->rows_of(tile.input, layout.windows);
       windows_->bring(copy_, b.input, own.input, tile.outputs[2], input, spare_scratch(b, layout));
-    } else {
+    } else if (!layout.is_shared) {
       copy_.bring(b.input, s_.in, tile.input, {0, s_.channels}, input, layout.input_pitch);
     }
     weight_gradient_.add_tile(
         {grad_scratch(b), layout.grad_pitch, input, layout.input_pitch, task.output_pairs,
          has_parts() ? sums(b, task.part) : own_sums(b, task), lists(b)},
-        own, is_first);
+        own, index == task.tiles.begin);
   }
 
-  void write_input(const ConvBuffers& b, const Task& task, const Tile& tile,
+  void write_input(const ConvBuffers& b, const Task& task, const Tile& tile, const Sum* all_grad,
                    bool are_own_finite) const {
     if (windows_) return write_windows(b, *task.layout, tile);
     const Layout& layout = *task.layout;
@@ -380,7 +442,7 @@ class BlocksEngine : public ConvEngine {
     Sum* const results = result_scratch(b, layout);
     for (std::int64_t pair = task.input_pairs.begin; pair < task.input_pairs.end; ++pair) {
       const std::int64_t group = pair / n_.input_pairs();
-      const Sum* const grad = grad_scratch(b) + group * n_.output_blocks * layout.grad_pitch;
+      const Sum* const grad = all_grad + group * n_.output_blocks * layout.grad_pitch;
       const Sum* const weights =
           packs_all() ? packed_weights(b) + n_.packed_pair(pair) : own_weights(b, layout);
       const bool are_finite =
@@ -448,6 +510,8 @@ class BlocksEngine : public ConvEngine {
   const bool is_pointwise_;
   std::vector<Layout> layouts_;
   std::vector<Task> tasks_;
+  std::vector<SharedBlock> shared_;
+  std::int64_t shared_sums_ = 0;
   bool is_usable_ = true;
   Cut cut_ = Cut::parts;
   std::int64_t parts_ = 1;
