@@ -272,9 +272,28 @@ BACKOPS_INLINE Rows<V, S, W, kToSums> rows_of(const CombineArgs& a, std::int64_t
           static_cast<const typename V::Sum*>(a.column_weights), a.columns};
 }
 
+// Rows of the target one after the other, as they lie in memory: that is worth more than to read
+// each row of sums only once, which are in a cache. Short rows are not worth the calls.
+template <class V, class S, class T, class W>
+BACKOPS_FLATTEN void combine_in_order(const CombineArgs& args, W weights) {
+  const CombineArgs a = args;
+  for (std::int64_t plane = 0; plane < a.planes; ++plane) {
+    const auto rows = rows_of<V, S, W, false>(a, plane, weights);
+    char* const target = a.target + a.target_offsets[plane];
+    for (std::int64_t r = 0; r < a.run_count; ++r) {
+      const Run run = a.runs[r];
+      with_target<T>(target + run.target * a.target_pitch_bytes, a.target_pitch_bytes, run.repeat,
+                     [&](auto to) { rows.sum({run.first, run.count, 1, 0, 0, 1}, to, 0); });
+    }
+  }
+}
+
 template <class V, class S, class T, class W, bool kToSums>
 BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
   const CombineArgs a = args;
+  if constexpr (!kToSums) {
+    if (a.columns > 2 * V::lanes) return combine_in_order<V, S, T, W>(a, weights);
+  }
   // Windows that overlap in part make long and short runs in turn, but for the ends of the axis.
   const Run* const middle = a.runs + a.run_count / 2;
   const std::int64_t period = a.run_count > 2 && middle[-1].count != middle[0].count ? 2 : 1;
