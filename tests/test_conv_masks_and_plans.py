@@ -526,6 +526,11 @@ def test_running_a_plan_without_onednn_allocates_nothing(tmp_path):
     assert not {name: counts for name, counts in own.items() if counts["other_threads"]}
 
 
+def test_few_windows_far_apart_need_no_row_of_their_own():
+    plan = backops.plan.conv_backward((1, 3, 10**9), (16, 3, 3), stride=10**8)
+    assert ":windows" not in plan.kernel
+
+
 def test_plans_of_the_longest_axes_are_made_at_once():
     for length in (10**6, 10**9, 2**40):
         start = time.perf_counter()

@@ -582,7 +582,7 @@ std::unique_ptr<const ConvEngine> make_windows_engine(const ConvShape& shape, co
   const std::int64_t lanes = conv_kernels(isa, dtype).lanes;
   if (!BlockWindows::fits(shape, lanes)) return nullptr;
   auto windows = std::make_unique<const BlockWindows>(shape, lanes);
-  if (!can_be_counted(windows->problem(), lanes)) return nullptr;
+  if (!can_be_counted(shape, lanes) || !can_be_counted(windows->problem(), lanes)) return nullptr;
   return shape.is_double
              ? make_blocks<double>(shape, std::move(windows), cuts, rounding, dtype, isa)
              : make_blocks<float>(shape, std::move(windows), cuts, rounding, dtype, isa);
