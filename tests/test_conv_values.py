@@ -86,6 +86,7 @@ LARGE_CASES = (
     ConvCase("cut_windows_and_padding", (2, 2, 20), (192, 2, 7), 2, 9001),
     ConvCase("deep_3x3", (3, 48, 7, 7), (320, 48, 3, 3), padding=1),
     ConvCase("deep_square", (3, 168, 7, 7), (192, 168, 3, 3), padding=1),
+    ConvCase("deep_spare_lanes", (3, 184, 7, 7), (200, 184, 3, 3), padding=1),
     ConvCase("deep_groups", (3, 384, 5, 5), (384, 96, 3, 3), padding=1, groups=4),
     ConvCase("deep_pointwise", (3, 70, 5, 5), (320, 70, 1, 1)),
 )
@@ -96,6 +97,15 @@ every_large_case = pytest.mark.parametrize("case", LARGE_CASES, ids=lambda case:
 @every_large_case
 def test_large_case_agrees_with_reference(case, dtype):
     check(case, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("case", (*CASES, *LARGE_CASES), ids=lambda case: case.name)
+def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
+    arrays = make_arrays(case, dtype)
+    plan = case.plan(backops.plan, dtype=dtype)
+    full_of_nan = np.full(plan.workspace_size, 255, np.uint8)
+    assert_close(plan(*arrays, workspace=full_of_nan), case, arrays)
 
 
 @every_dtype
@@ -414,6 +424,7 @@ def _restore_settings():
         ("large_3x3", 2, ""),
         ("deep_3x3", 7, ":by_outputs"),
         ("deep_square", 2, ":by_outputs_and_inputs"),
+        ("deep_spare_lanes", 2, ":by_outputs_and_inputs"),
         ("deep_groups", 2, ":by_outputs_and_inputs"),
     ],
 )
