@@ -100,7 +100,7 @@ def test_large_case_agrees_with_reference(case, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("case", (*CASES, *LARGE_CASES), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *LARGE_CASES], ids=lambda case: case.name)
 def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
     arrays = make_arrays(case, dtype)
     plan = case.plan(backops.plan, dtype=dtype)

@@ -1,4 +1,4 @@
-// Convolution gradients by oneDNN, in float32: for each gradient the best of several ways.
+// Convolution gradients by oneDNN's convolution primitives, in float32.
 #include "ops/conv_engine.h"
 
 #ifndef BACKOPS_ONEDNN

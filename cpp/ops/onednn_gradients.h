@@ -1,5 +1,5 @@
-// Ways to compute one gradient with oneDNN, in float32 on dense channels-last tensors. Each cuts
-// its work into parts that run at the same time.
+// One gradient by oneDNN, in float32 on dense channels-last tensors, cut into parts that run at the
+// same time.
 #pragma once
 
 #include <cstddef>

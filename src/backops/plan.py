@@ -9,8 +9,8 @@ True
 
 A plan is immutable and may be run by many threads at once. ``plan.kernel`` names what will run: on
 contiguous tensors, then on channels-last ones. ``plan.workspace_size`` is in bytes. With ``out``
-and ``workspace`` given, running a plan allocates nothing; only in convolutions of few outputs
-oneDNN makes small allocations of its own, of up to 2 KB each. A plan uses at most the number of
+and ``workspace`` given, running a plan allocates nothing; only oneDNN, where ``plan.kernel``
+names it, makes small allocations of its own, of up to 2 KB each. A plan uses at most the number of
 threads that was set when it was made.
 """
 
