@@ -99,7 +99,7 @@ def test_large_case_agrees_with_reference(case, dtype):
     check(case, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("case", [*CASES, *LARGE_CASES], ids=lambda case: case.name)
 def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
     arrays = make_arrays(case, dtype)
@@ -109,15 +109,19 @@ def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
 
 
 @every_dtype
-def test_channels_that_fill_vectors_run_in_blocks(dtype):
+def test_channels_that_fill_vectors_run_in_blocks_or_matrices(dtype):
     for case in (*CASES, *LARGE_CASES):
         kernel = case.plan(backops.plan, dtype=dtype).kernel
-        if case.name.startswith(("blocks_", "cut_")):
-            assert "blocks:" in kernel, case.name
-        if case.name.startswith("depthwise"):
-            assert "blocks:" not in kernel, case.name
+        is_pointwise = set(case.weight_shape[2:]) == {1}
+        is_matrix = dtype == "bfloat16" or (dtype == "float16" and not is_pointwise)
+        has_matrices = backops._native.isa() == "amx" and is_matrix
         if case.name.startswith(("windows_", "cut_windows")):
+            assert "blocks:" in kernel, case.name
             assert ":windows" in kernel, case.name
+        elif case.name.startswith(("blocks_", "cut_")):
+            assert ("matrix:amx" if has_matrices else "blocks:") in kernel, case.name
+        if case.name.startswith("depthwise"):
+            assert not any(engine in kernel for engine in ("blocks:", "matrix:")), case.name
 
 
 # Against PyTorch, which computes in float64 on the same values
@@ -378,6 +382,24 @@ def test_every_position_of_one_special_value_reaches_its_window_only(dtype, valu
         assert np.array_equal(got.astype(np.float64), expected, equal_nan=True), place
 
 
+@pytest.mark.parametrize("powers", [(-120, 0, 0), (0, -120, -120), (-70, -60, -60), (0, 0, -130)])
+@pytest.mark.parametrize("name", ["blocks_2d", "blocks_strided", "blocks_deep"])
+def test_numbers_and_products_near_the_smallest_ones_are_not_lost(name, powers):
+    case = find_conv_case(name)
+    arrays = make_arrays(case, "bfloat16")
+    tiny = [
+        (array.astype(np.float64) * 2.0**power).astype(DTYPES["bfloat16"])
+        for array, power in zip(arrays, powers, strict=True)
+    ]
+    results = case.backward(backops, *tiny)
+    for got, expected in zip(results, case.backward(reference, *tiny), strict=True):
+        # What float32 and then bfloat16 can still tell apart.
+        most = np.abs(expected).max()
+        np.testing.assert_allclose(
+            got.astype(np.float64), expected, rtol=2**-7, atol=2**-12 * most + 2.0**-133
+        )
+
+
 def test_values_of_unused_tensors_do_not_matter():
     case = find_conv_case("plain_2d")
     grad_output, input, weight = make_arrays(case)
@@ -432,7 +454,8 @@ def test_many_weights_are_cut_by_what_they_are_of(name, threads, cut):
     case = next(case for case in LARGE_CASES if case.name == name)
     backops.set_num_threads(threads)
     kernel = case.plan(backops.plan, dtype="float32").kernel
-    assert kernel == f"conv_float32 blocks:{backops._native.isa()}{cut}"
+    isa = backops._native.isa().replace("amx", "avx512")
+    assert kernel == f"conv_float32 blocks:{isa}{cut}"
 
 
 def results_with_threads(case, arrays, counts):
@@ -518,13 +541,14 @@ def test_eight_python_threads_call_at_once(dtype):
 # Instruction sets
 
 
-@pytest.mark.parametrize("level", ["generic", "avx2", "avx512"])
+@pytest.mark.parametrize("level", ["generic", "avx2", "avx512", "amx"])
 def test_every_instruction_set_agrees_with_reference(level):
     code = "import conv_support; conv_support.check_cases_and_print_kernels()"
     kernels = support.run_python(code, BACKOPS_ISA=level).stdout.splitlines()
     assert len(kernels) == len(CASES) * len(DTYPES)
-    beyond = {"generic": "avx", "avx2": "avx512"}.get(level)
-    assert not [line for line in kernels if beyond and beyond in line]
+    beyond = {"generic": ("avx", "amx"), "avx2": ("avx512", "amx"), "avx512": ("amx",)}
+    for name in beyond.get(level, ()):
+        assert not [line for line in kernels if name in line]
 
 
 # Controls: the comparisons must see what is wrong.

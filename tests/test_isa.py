@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import support
 
-LEVELS = ("generic", "avx2", "avx512")
+LEVELS = ("generic", "avx2", "avx512", "amx")
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,11 @@
 #include "base/isa.h"
 
+#if defined(BACKOPS_X86) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -11,17 +17,15 @@ namespace {
 
 Isa read_limit() {
   const char* text = std::getenv("BACKOPS_ISA");
-  if (text == nullptr || *text == '\0') return Isa::avx512;
-  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512}) {
+  if (text == nullptr || *text == '\0') return Isa::amx;
+  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx}) {
     if (std::string(text) == name_of(isa)) return isa;
   }
   throw Error(ErrorKind::param, "BACKOPS_ISA", "'" + std::string(text) + "'",
-              "expected generic, avx2 or avx512");
+              "expected generic, avx2, avx512 or amx");
 }
 
-}  // namespace
-
-Isa detected_isa() {
+Isa vector_isa() {
 #ifdef BACKOPS_X86
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -35,8 +39,32 @@ Isa detected_isa() {
 #endif
 }
 
+// Tiles, and products of bfloat16. Some virtual machines do not tell how large tiles are; all that
+// have been built are alike. Linux saves tiles only for processes that asked for them.
+bool may_use_amx() {
+#if defined(BACKOPS_X86) && defined(__linux__)
+  constexpr unsigned kBFloat16 = 1u << 22, kTiles = 1u << 24;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBFloat16) != 0 &&
+         (d & kTiles) != 0 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+Isa isa_up_to(Isa limit) {
+  const Isa vectors = vector_isa();
+  if (limit >= Isa::amx && vectors == Isa::avx512 && may_use_amx()) return Isa::amx;
+  return std::min(vectors, limit);
+}
+
+}  // namespace
+
+Isa detected_isa() { return isa_up_to(Isa::amx); }
+
 Isa active_isa() {
-  static const Isa isa = std::min(detected_isa(), read_limit());
+  static const Isa isa = isa_up_to(read_limit());
   return isa;
 }
 

@@ -7,13 +7,19 @@
 
 namespace backops {
 
-enum class Isa : std::uint8_t { generic, avx2, avx512 };  // each includes the ones before it
+enum class Isa : std::uint8_t { generic, avx2, avx512, amx };  // each includes the ones before it
 
 constexpr const char* name_of(Isa isa) {
-  return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "generic";
+  switch (isa) {
+    case Isa::amx: return "amx";
+    case Isa::avx512: return "avx512";
+    case Isa::avx2: return "avx2";
+    default: return "generic";
+  }
 }
 
-// The best this CPU runs and this library was built with.
+// The best this CPU runs, the system allows and this library was built with. Asks the system for
+// AMX, which processes have to.
 BACKOPS_API Isa detected_isa();
 
 // detected_isa(), lowered by BACKOPS_ISA. Read once; throws Error for a name that is none.

@@ -115,13 +115,8 @@ Tile BlockTiles::tile(std::int64_t index) const {
 }
 
 Tile in_one_row(const Tile& tile) {
-  const Box& box = tile.grad;
-  const std::int64_t row = box.axes[2].size(), rows = box.axes[1].size() * row;
-  const std::int64_t places = box.axes[0].size() * rows;
-  const bool has_gaps = box.step[1] != row || (box.axes[0].size() > 1 && box.step[0] != rows) ||
-                        (tile.images.size() > 1 && box.image_step != places);
-  if (has_gaps) return tile;
-  const Range axes[kMaxConvRank] = {{0, 1}, {0, 1}, {0, tile.images.size() * places}};
+  if (tile.grad.has_gaps()) return tile;
+  const Range axes[kMaxConvRank] = {{0, 1}, {0, 1}, {0, tile.grad.positions()}};
   Tile one = tile;
   one.images = {0, 1};
   std::copy(axes, axes + kMaxConvRank, one.outputs);

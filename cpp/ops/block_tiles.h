@@ -23,6 +23,14 @@ struct Box {
     return (image - images.begin) * image_step + (d - axes[0].begin) * step[0] +
            (h - axes[1].begin) * step[1] + (w - axes[2].begin) * step[2];
   }
+  std::int64_t positions() const {
+    return images.size() * axes[0].size() * axes[1].size() * axes[2].size();
+  }
+  bool has_gaps() const {  // between its positions in scratch memory
+    const std::int64_t row = axes[2].size(), slice = axes[1].size() * row;
+    return step[1] != row || (axes[0].size() > 1 && step[0] != slice) ||
+           (images.size() > 1 && image_step != axes[0].size() * slice);
+  }
 };
 
 // Calls body(image, d, h).

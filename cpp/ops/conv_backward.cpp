@@ -98,7 +98,13 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
       return make_blocks_engine(shape, most_waste, cuts, problem.rounding, problem.dtype, isa);
     };
     engine = make_lanes(kFewChannels);
-    if (!engine) engine = make_blocks(kLittleWaste);
+    if (!engine) {
+      engine = make_blocks(kLittleWaste);
+      if (auto faster =
+              make_matrix_engine(shape, cuts, problem.rounding, problem.dtype, isa, engine)) {
+        engine = std::move(faster);
+      }
+    }
     if (!engine) engine = make_windows_engine(shape, cuts, problem.rounding, problem.dtype, isa);
     if (!engine) engine = make_onednn_engine(shape, cuts, problem.dtype, isa);
     if (!engine) engine = make_lanes(kMoreChannels);
@@ -277,7 +283,7 @@ bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
                           *p.roundings);
   });
   std::atomic<bool> done{true};
-  for (int phase = 0; phase < p.engine->phases(); ++phase) {
+  for (int phase = 0; phase < p.engine->phases() && !p.engine->is_done(phase, buffers); ++phase) {
     for_tasks(p.engine->tasks(phase), threads, [&](std::int64_t task, int worker) {
       ConvBuffers own = buffers;
       own.scratch = base + p.workers_at + static_cast<std::size_t>(worker) * p.worker_bytes;

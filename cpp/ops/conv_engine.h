@@ -74,6 +74,8 @@ class ConvEngine {
   virtual int phases() const = 0;
   virtual std::int64_t tasks(int phase) const = 0;
   virtual bool work(int phase, std::int64_t task, const ConvBuffers& buffers) const noexcept = 0;
+  // Whether the phases from this one on have nothing to do, which only the ones before may tell.
+  virtual bool is_done(int /*phase*/, const ConvBuffers& /*buffers*/) const { return false; }
 };
 
 // How the batch is cut where partial sums must be added up: by the number of threads, or, to get
@@ -98,6 +100,11 @@ std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvShape& shape,
 std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& shape, double most_waste,
                                                      const ConvCuts& cuts, Rounding rounding,
                                                      DType dtype, Isa isa);
+// On instruction sets that multiply matrices, for problems that are worth it; null for others.
+// `careful` computes what has numbers that cannot be split, such as infinities.
+std::unique_ptr<const ConvEngine> make_matrix_engine(const ConvShape& shape, const ConvCuts& cuts,
+                                                     Rounding rounding, DType dtype, Isa isa,
+                                                     std::unique_ptr<const ConvEngine>& careful);
 // For few input channels, whose windows fill vectors better than they do; null for others.
 std::unique_ptr<const ConvEngine> make_windows_engine(const ConvShape& shape, const ConvCuts& cuts,
                                                       Rounding rounding, DType dtype, Isa isa);
