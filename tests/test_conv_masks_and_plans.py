@@ -533,9 +533,19 @@ def test_few_windows_far_apart_need_no_row_of_their_own():
     assert ":windows" not in plan.kernel
 
 
-def test_plans_of_the_longest_axes_are_made_at_once():
-    for length in (10**6, 10**9, 2**40):
-        start = time.perf_counter()
-        plan = backops.plan.conv_backward((1, 32, length), (32, 32, 3), padding=1)
-        assert time.perf_counter() - start < 1
-        assert plan.workspace_size < 100e6
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("length", [10**6, 10**9, 2**40])
+@pytest.mark.parametrize("axis", [0, 2])
+def test_plans_of_the_longest_axes_are_made_at_once(axis, length, dtype):
+    shape = [1, 32, 9]
+    shape[axis] = length
+    start = time.perf_counter()
+    plan = backops.plan.conv_backward(shape, (32, 32, 3), padding=1, dtype=dtype)
+    assert time.perf_counter() - start < 1
+    assert plan.workspace_size < 100e6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_few_positions_of_very_many_channels_need_no_more_memory_than_their_tensors(dtype):
+    plan = backops.plan.conv_backward((100, 64, 1), (131072, 64, 1), dtype=dtype)
+    assert plan.workspace_size < 300e6

@@ -108,8 +108,11 @@ def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
     assert_close(plan(*arrays, workspace=full_of_nan), case, arrays)
 
 
+@pytest.mark.usefixtures("_restore_settings")
+@pytest.mark.parametrize("threads", [1, 2, 64])
 @every_dtype
-def test_channels_that_fill_vectors_run_in_blocks_or_matrices(dtype):
+def test_channels_that_fill_vectors_run_in_blocks_or_matrices(dtype, threads):
+    backops.set_num_threads(threads)
     for case in (*CASES, *LARGE_CASES):
         kernel = case.plan(backops.plan, dtype=dtype).kernel
         is_pointwise = set(case.weight_shape[2:]) == {1}

@@ -1,6 +1,6 @@
 #include "base/isa.h"
 
-#if defined(BACKOPS_X86) && defined(__linux__)
+#ifdef BACKOPS_AMX
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -40,14 +40,16 @@ Isa vector_isa() {
 }
 
 // Tiles, and products of bfloat16. Some virtual machines do not tell how large tiles are; all that
-// have been built are alike. Linux saves tiles only for processes that asked for them.
-bool may_use_amx() {
-#if defined(BACKOPS_X86) && defined(__linux__)
+// have been built are alike.
+bool has_amx() {
+#ifdef BACKOPS_AMX
   constexpr unsigned kBFloat16 = 1u << 22, kTiles = 1u << 24;
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  constexpr int kGetSupported = 0x1021, kTileData = 18;
   unsigned a = 0, b = 0, c = 0, d = 0;
+  unsigned long states = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBFloat16) != 0 &&
-         (d & kTiles) != 0 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+         (d & kTiles) != 0 && syscall(SYS_arch_prctl, kGetSupported, &states) == 0 &&
+         (states >> kTileData & 1) != 0;
 #else
   return false;
 #endif
@@ -55,7 +57,7 @@ bool may_use_amx() {
 
 Isa isa_up_to(Isa limit) {
   const Isa vectors = vector_isa();
-  if (limit >= Isa::amx && vectors == Isa::avx512 && may_use_amx()) return Isa::amx;
+  if (limit >= Isa::amx && vectors == Isa::avx512 && has_amx()) return Isa::amx;
   return std::min(vectors, limit);
 }
 

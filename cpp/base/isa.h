@@ -18,8 +18,7 @@ constexpr const char* name_of(Isa isa) {
   }
 }
 
-// The best this CPU runs, the system allows and this library was built with. Asks the system for
-// AMX, which processes have to.
+// The best this CPU and the system run and this library was built with.
 BACKOPS_API Isa detected_isa();
 
 // detected_isa(), lowered by BACKOPS_ISA. Read once; throws Error for a name that is none.

@@ -69,6 +69,17 @@ struct BlockSizes {
   }
 };
 
+constexpr std::int64_t kTasksPerThread = 4;  // that even out the work
+
+// Fewer if there are not enough operations.
+inline std::int64_t tasks_per_thread(const ConvShape& s, std::int64_t threads) {
+  constexpr double kTaskWork = 1e8;  // operations that are worth a task of their own
+  const double products =
+      2.0 * static_cast<double>(s.batch * s.out_positions()) * static_cast<double>(s.weights());
+  const auto tasks = static_cast<std::int64_t>(products / kTaskWork / static_cast<double>(threads));
+  return std::clamp<std::int64_t>(tasks, 1, kTasksPerThread);
+}
+
 // Whether every input position belongs to one output and one tap.
 inline bool is_pointwise(const ConvShape& s) {
   const auto is = [](const std::int64_t (&values)[kMaxConvRank], std::int64_t value) {

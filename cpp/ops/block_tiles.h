@@ -14,6 +14,11 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
+// One of `count` nearly equal parts.
+inline Range share_of(std::int64_t total, std::int64_t count, std::int64_t index) {
+  return {index * total / count, (index + 1) * total / count};
+}
+
 // Positions of a tensor that lie in scratch memory, and where.
 struct Box {
   Range images, axes[kMaxConvRank];

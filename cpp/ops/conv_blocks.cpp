@@ -23,8 +23,6 @@ constexpr double kMostPartBytes = 2e6;     // sums of weight gradients, all part
 constexpr double kMostSumBytes = 64e6;     // the same, where outputs are too few to be cut
 constexpr double kRangeBytes = 640 << 10;  // of sums, where they are cut: in the second-level cache
 constexpr double kMostSharedBytes = 16e6;  // of a tensor that is brought once for all tasks
-constexpr double kTaskWork = 1e8;          // operations that are worth a task of their own
-constexpr std::int64_t kTasksPerThread = 4;  // that even out the work
 constexpr std::int64_t kMostTaps = 1024;
 constexpr double kMostWeights = 1e12;  // far from what 64 bits count
 constexpr std::int64_t kMostStride = 16;
@@ -193,7 +191,7 @@ class BlocksEngine : public ConvEngine {
     layouts_.reserve(2);
     cut_ = cut_for(wanted);
     if (cut_ == Cut::parts) {
-      parts_ = rounds_of(wanted) * wanted;
+      parts_ = tasks_per_thread(s_, wanted) * wanted;
       if (s_.wants_weight) {
         const std::int64_t most = std::max(wanted, parts_of(kMostPartBytes) / wanted * wanted);
         parts_ = std::min({parts_, most, parts_of(kMostSumBytes)});
@@ -229,28 +227,16 @@ class BlocksEngine : public ConvEngine {
     return static_cast<std::int64_t>(std::max(1.0, bytes / weight_bytes()));
   }
 
-  // Tasks that a thread should have to itself.
-  std::int64_t rounds_of(std::int64_t threads) const {
-    const double products = 2.0 * static_cast<double>(s_.batch * s_.out_positions()) *
-                            static_cast<double>(s_.weights());
-    const auto rounds =
-        static_cast<std::int64_t>(products / kTaskWork / static_cast<double>(threads));
-    return std::clamp<std::int64_t>(rounds, 1, kTasksPerThread);
-  }
-
   // Of the last layout; no more parts than it has tiles.
   void add_tasks(std::int64_t& parts, std::int64_t output_ranges, std::int64_t input_ranges) {
     if (!is_usable_) return;
     const Layout& layout = layouts_.back();
-    const auto piece = [](std::int64_t total, std::int64_t count, std::int64_t index) {
-      return Range{index * total / count, (index + 1) * total / count};
-    };
     parts = std::min(parts, layout.tiles.count());
     for (std::int64_t part = 0; part < parts; ++part) {
       for (std::int64_t i = 0; i < output_ranges * input_ranges; ++i) {
-        tasks_.push_back({&layout, piece(layout.tiles.count(), parts, part),
-                          piece(n_.all_output_pairs(), output_ranges, i / input_ranges),
-                          piece(n_.all_input_pairs(), input_ranges, i % input_ranges), part});
+        tasks_.push_back({&layout, share_of(layout.tiles.count(), parts, part),
+                          share_of(n_.all_output_pairs(), output_ranges, i / input_ranges),
+                          share_of(n_.all_input_pairs(), input_ranges, i % input_ranges), part});
       }
     }
   }

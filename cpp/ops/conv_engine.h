@@ -101,7 +101,7 @@ std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvShape& shape, dou
                                                      const ConvCuts& cuts, Rounding rounding,
                                                      DType dtype, Isa isa);
 // On instruction sets that multiply matrices, for problems that are worth it; null for others.
-// `careful` computes what has numbers that cannot be split, such as infinities.
+// `careful`, which takes the same problem, computes what has infinite or tiny numbers in it.
 std::unique_ptr<const ConvEngine> make_matrix_engine(const ConvShape& shape, const ConvCuts& cuts,
                                                      Rounding rounding, DType dtype, Isa isa,
                                                      std::unique_ptr<const ConvEngine>& careful);

@@ -1,9 +1,12 @@
-// bfloat16 gradients by products of small matrices, which some CPUs have an instruction for
-// (kernels/matrix/matrix.h). All tensors are brought into one order of positions
+// Gradients in bfloat16 and float16 by products of small matrices, which some CPUs have an
+// instruction for (kernels/matrix/matrix.h). All tensors are brought into one order of positions
 // (ops/matrix_tiles.h), in which both gradients are plain matrix products:
+//
 //   weight gradient (outputs, inputs) = grad_output (outputs, positions) * input (positions,
-//   inputs) input gradient (positions, inputs) = grad_output (positions, outputs) * weight
-//   (outputs, inputs)
+//   inputs)
+//
+//   input gradient (positions, inputs) = grad_output (positions, outputs) * weight (outputs,
+//   inputs)
 #include <algorithm>
 #include <vector>
 
@@ -25,10 +28,7 @@ constexpr double kTileBytes = 1 << 20;     // in the second-level cache
 constexpr double kMostSumBytes = 1e6;      // sums of weight gradients that are made in parts
 constexpr double kMostPartBytes = 3e6;     // sums of weight gradients, all parts together
 constexpr double kMostSharedBytes = 64e6;  // of all tiles, where they are kept for all tasks
-constexpr double kTaskWork = 1e8;          // operations that are worth a task of their own
-constexpr std::int64_t kTasksPerThread = 4;
-constexpr double kMostWaste = 1.5;  // lanes without a channel
-constexpr double kMostPlaces = 8;   // for each output
+constexpr double kMostPlaces = 8;          // for each output
 constexpr std::int64_t kMostTaps = 128;
 constexpr std::int64_t kMostStride = 8;
 constexpr std::int64_t kMostReach = std::int64_t{1} << 24;  // along an axis
@@ -66,9 +66,9 @@ class MatrixEngine : public ConvEngine {
         wanted_(cuts.parts()),
         is_shared_(weight_bytes() > kMostSumBytes),
         place_bytes_(MatrixLayout::place_bytes(s_, n_, pieces_of(dtype))),
-        tiles_(s_, kTileBytes / place_bytes_, is_shared_ ? wanted_ : rounds() * wanted_),
+        tiles_(choose_tiles()),
         m_(s_, n_, tiles_, pieces_of(dtype)) {
-    if (!is_usable()) return;
+    if (!tiles_.fit()) return;
     list_runs();
     place_tensors();
     schedule();
@@ -76,11 +76,8 @@ class MatrixEngine : public ConvEngine {
 
   bool is_usable() const {
     if (!tiles_.fit()) return false;
-    const double places =
-        static_cast<double>(tiles_.count()) * static_cast<double>(tiles_.places());
-    const auto outputs = static_cast<double>(s_.batch * s_.out_positions());
-    return places <= kMostPlaces * outputs &&
-           (!is_shared_ || places * place_bytes_ <= kMostSharedBytes);
+    const double bytes = static_cast<double>(tiles_.count()) * static_cast<double>(tile_bytes_);
+    return places_of(tiles_) <= most_places() && (!is_shared_ || bytes <= kMostSharedBytes);
   }
 
   void set_careful(std::unique_ptr<const ConvEngine> careful) { careful_ = std::move(careful); }
@@ -139,18 +136,27 @@ class MatrixEngine : public ConvEngine {
     std::int64_t number;  // of the part or the pair
   };
 
+  // Tiles for all tasks, if the places around them are not too many.
+  MatrixTiles choose_tiles() const {
+    const auto tiles_of = [this](std::int64_t least) {
+      return MatrixTiles(s_, kTileBytes / place_bytes_, least);
+    };
+    MatrixTiles tiles = tiles_of(is_shared_ ? wanted_ : tasks_wanted());
+    return places_of(tiles) <= most_places() ? tiles : tiles_of(1);
+  }
+  // As products take them: 32 at a time.
+  static double places_of(const MatrixTiles& tiles) {
+    const std::int64_t places = ceil_divide(tiles.places(), kTileDepth) * kTileDepth;
+    return static_cast<double>(tiles.count()) * static_cast<double>(places);
+  }
+  double most_places() const {
+    return kMostPlaces * static_cast<double>(s_.batch * s_.out_positions());
+  }
+  std::int64_t tasks_wanted() const { return tasks_per_thread(s_, wanted_) * wanted_; }
+
   double weight_bytes() const {
     return static_cast<double>(n_.padded_weights()) * static_cast<double>(sizeof(float));
   }
-  // Tasks that a thread should have to itself.
-  std::int64_t rounds() const {
-    const double products = 2.0 * static_cast<double>(s_.batch * s_.out_positions()) *
-                            static_cast<double>(s_.weights());
-    const auto rounds =
-        static_cast<std::int64_t>(products / kTaskWork / static_cast<double>(wanted_));
-    return std::clamp<std::int64_t>(rounds, 1, kTasksPerThread);
-  }
-
   // Of the input gradient, by the remainders of its positions.
   void list_runs() {
     const std::int64_t* const s = s_.stride;
@@ -191,19 +197,16 @@ class MatrixEngine : public ConvEngine {
   // Sums of weight gradients that are few are made tile by tile, in parts. Else all tiles are kept
   // until the sums of some outputs are complete.
   void schedule() {
-    const auto piece = [](std::int64_t total, std::int64_t count, std::int64_t index) {
-      return Range{index * total / count, (index + 1) * total / count};
-    };
     const std::int64_t tiles = tiles_.count();
     if (!is_shared_) {
-      parts_ = rounds() * wanted_;
+      parts_ = tasks_wanted();
       if (s_.wants_weight) {
         parts_ = std::min(
             parts_, std::max(wanted_, static_cast<std::int64_t>(kMostPartBytes / weight_bytes())));
       }
       parts_ = std::min(parts_, tiles);
       for (std::int64_t part = 0; part < parts_; ++part) {
-        tasks_.push_back({Kind::tiles, piece(tiles, parts_, part), part});
+        tasks_.push_back({Kind::tiles, share_of(tiles, parts_, part), part});
       }
       return;
     }
@@ -215,7 +218,7 @@ class MatrixEngine : public ConvEngine {
         std::min(ceil_divide(kTasksPerThread * wanted_, n_.all_input_pairs()), tiles);
     for (std::int64_t pair = 0; s_.wants_input && pair < n_.all_input_pairs(); ++pair) {
       for (std::int64_t range = 0; range < ranges; ++range) {
-        tasks_.push_back({Kind::inputs, piece(tiles, ranges, range), pair});
+        tasks_.push_back({Kind::inputs, share_of(tiles, ranges, range), pair});
       }
     }
   }
@@ -371,8 +374,8 @@ class MatrixEngine : public ConvEngine {
     }
     const int blocks = n_.blocks_of_output_pair(pair);
     const std::int64_t first = n_.first_block(pair);
-    const Range own = tile.span(&MatrixAxis::Piece::outputs);
-    stage(b, b.grad_output, s_.out, box, tile.span(&MatrixAxis::Piece::grad).begin,
+    const Range own = tile.span(&MatrixAxis::Section::outputs);
+    stage(b, b.grad_output, s_.out, box, tile.span(&MatrixAxis::Section::grad).begin,
           {first * kLanes, std::min((first + blocks) * kLanes, s_.outputs)});
     Magnitudes found;
     char* const memory = tile_memory(b, index);
@@ -448,7 +451,7 @@ class MatrixEngine : public ConvEngine {
                                  (input_block(pair) + i) * m_.input_block() + m_.order_at(parity) +
                                  plane * m_.input_plane();
         matrix_.pack_pairs(
-            {from, stride * kLanes, m_.input_pairs(), {to, m_.input_piece(), m_.pieces, &found}});
+            {from, stride * kLanes, m_.place_pairs(), {to, m_.input_piece(), m_.pieces, &found}});
       }
     }
   }
@@ -518,7 +521,7 @@ class MatrixEngine : public ConvEngine {
     p.right_pitch = m_.input_piece();
     p.sum_tile = kLanes;
     p.row_tiles = n_.blocks_of_output_pair(pair);
-    float* own_sums = all_sums + n_.sums_of_pair(pair);
+    float* sums_of_inputs = all_sums + n_.sums_of_pair(pair);
     for (std::int64_t i = 0; i < n_.input_pairs(); ++i) {
       const std::int64_t inputs = group * n_.input_pairs() + i;
       p.column_tiles = n_.blocks_of_input_pair(inputs);
@@ -528,7 +531,7 @@ class MatrixEngine : public ConvEngine {
         char* const base = tile_memory(b, first);
         p.run_count = std::min(runs_at_once, tiles.end - first);
         for (std::int64_t run = 0; run < p.run_count; ++run) {
-          starts[run] = tiles_.tile(first + run).span(&MatrixAxis::Piece::outputs).begin;
+          starts[run] = tiles_.tile(first + run).span(&MatrixAxis::Section::outputs).begin;
         }
         for (std::int64_t step = 0; step < m_.steps; step += steps_at_once) {
           p.steps = std::min(steps_at_once, m_.steps - step);
@@ -541,12 +544,12 @@ class MatrixEngine : public ConvEngine {
               const std::int64_t at = run * tile_numbers;
               runs[run] = {at, at + m_.input_at(own.plane, starts[run] + own.shift)};
             }
-            p.sums = own_sums + tap * tap_sums;
+            p.sums = sums_of_inputs + tap * tap_sums;
             matrix_.multiply(p);
           }
         }
       }
-      own_sums += n_.taps * tap_sums;
+      sums_of_inputs += n_.taps * tap_sums;
     }
   }
 
@@ -583,7 +586,7 @@ class MatrixEngine : public ConvEngine {
   void write_inputs(const ConvBuffers& b, std::int64_t index, std::int64_t pair) const {
     const MatrixTile tile = tiles_.tile(index);
     if (!tile.has_results()) return;
-    const Range own = tile.span(&MatrixAxis::Piece::results);
+    const Range own = tile.span(&MatrixAxis::Section::results);
     const std::int64_t group = pair / n_.input_pairs();
     const std::int64_t* const s = s_.stride;
     MatrixProducts p{};
@@ -618,7 +621,7 @@ class MatrixEngine : public ConvEngine {
   // Those rows that have these remainders.
   void put_rows(const ConvBuffers& b, const MatrixTile& tile, std::int64_t pair, std::int64_t d,
                 std::int64_t h) const {
-    const std::int64_t start = tile.span(&MatrixAxis::Piece::results).begin;
+    const std::int64_t start = tile.span(&MatrixAxis::Section::results).begin;
     const std::int64_t* const s = s_.stride;
     const Range columns = tile.axes[2].results;
     const std::int64_t column = columns.begin * s[2];
@@ -678,15 +681,7 @@ bool is_worth_it(const ConvShape& s, DType dtype) {
       return false;
     }
   }
-  const std::int64_t inputs = s.channels / s.groups, outputs = s.outputs / s.groups;
-  if (s.kernel_positions() > kMostTaps || inputs < kLanes || outputs < kLanes) return false;
-  if (inputs % kLanes == 0 && outputs % kLanes == 0) return true;
-  const auto padded = [](std::int64_t channels) {
-    return static_cast<double>(ceil_divide(channels, kLanes) * kLanes);
-  };
-  return s.groups == 1 && padded(inputs) * padded(outputs) <= kMostWaste *
-                                                                  static_cast<double>(inputs) *
-                                                                  static_cast<double>(outputs);
+  return s.kernel_positions() <= kMostTaps;
 }
 
 }  // namespace

@@ -71,8 +71,8 @@ class MatrixLayout {
   // with even places in one order, with odd ones in the other.
   std::int64_t input_block() const { return orders_ * input_order(); }
   std::int64_t input_plane() const { return pieces * input_piece(); }
-  std::int64_t input_piece() const { return input_pairs_ * kTileDepth; }
-  std::int64_t input_pairs() const { return input_pairs_; }
+  std::int64_t input_piece() const { return place_pairs_ * kTileDepth; }
+  std::int64_t place_pairs() const { return place_pairs_; }
   // Where the pairs from this place on are.
   std::int64_t input_at(std::int64_t plane, std::int64_t place) const {
     return order_at(place % 2) + plane * input_plane() + place / 2 * kTileDepth;
@@ -123,8 +123,9 @@ class MatrixLayout {
 
   void measure(const ConvShape& s) {
     std::int64_t most = 0, first = 0;
-    for (std::int64_t index = 0; index < tiles_.count(); ++index) {
-      const Range own = tiles_.tile(index).span(&MatrixAxis::Piece::outputs);
+    // All images are cut alike.
+    for (std::int64_t index = 0; index < tiles_.of_image(); ++index) {
+      const Range own = tiles_.tile(index).span(&MatrixAxis::Section::outputs);
       most = std::max(most, own.size());
       first = std::max(first, own.begin);
       for (const Tap& tap : taps) has_order_[(own.begin + tap.shift) % 2] = true;
@@ -133,14 +134,14 @@ class MatrixLayout {
     steps = ceil_divide(most, kTileDepth);
     grad_places_ = (tiles_.places() + kTileDepth) | 1;
     const std::int64_t last = first + steps * kTileDepth;
-    input_pairs_ = ((last + taps.back().shift) / 2 + 1) | 1;
-    const std::int64_t inputs = s.stride[2] * std::max(2 * input_pairs_ + 1, tiles_.places());
+    place_pairs_ = ((last + taps.back().shift) / 2 + 1) | 1;
+    const std::int64_t inputs = s.stride[2] * std::max(2 * place_pairs_ + 1, tiles_.places());
     staged_places_ = std::max({grad_places_, last, s.wants_weight ? inputs : 0}) | 1;
   }
 
   const BlockSizes n_;
   const MatrixTiles& tiles_;
-  std::int64_t grad_places_ = 0, input_pairs_ = 0, staged_places_ = 0, orders_ = 0;
+  std::int64_t grad_places_ = 0, place_pairs_ = 0, staged_places_ = 0, orders_ = 0;
   bool has_order_[2] = {false, false};
 
  public:

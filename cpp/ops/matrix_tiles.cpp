@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace backops {
+namespace {
+
+constexpr std::int64_t kMostTiles = 10000;  // of an image, each of which is looked at
+
+}  // namespace
 
 MatrixAxis::MatrixAxis(const ConvShape& shape, int axis)
     : in(shape.in[axis]), out(shape.out[axis]), stride(shape.stride[axis]) {
@@ -19,12 +24,12 @@ std::int64_t MatrixAxis::plane_size(std::int64_t remainder) const {
   return remainder < in ? (in - remainder - 1) / stride + 1 : 0;
 }
 
-MatrixAxis::Piece MatrixAxis::piece(const Range& outputs, bool has_results) const {
+MatrixAxis::Section MatrixAxis::section(const Range& outputs, bool has_results) const {
   const std::int64_t size = plane_size(0);
   const auto first_result = [&](std::int64_t output) {
     return std::clamp<std::int64_t>(output + least_shift, 0, size);
   };
-  Piece p{outputs, {0, 0}, outputs, {0, 0}};
+  Section p{outputs, {0, 0}, outputs, {0, 0}};
   p.all = {std::min(outputs.begin, outputs.begin + least_shift),
            std::max(outputs.end, outputs.end + most_shift)};
   if (!has_results) return p;
@@ -38,7 +43,7 @@ MatrixAxis::Piece MatrixAxis::piece(const Range& outputs, bool has_results) cons
   return p;
 }
 
-Range MatrixTile::span(Range MatrixAxis::Piece::* range) const {
+Range MatrixTile::span(Range MatrixAxis::Section::* range) const {
   const Range &d = axes[0].*range, &h = axes[1].*range, &w = axes[2].*range;
   return {place(images.begin, d.begin, h.begin, w.begin),
           place(images.end - 1, d.end - 1, h.end - 1, w.end - 1) + 1};
@@ -46,7 +51,7 @@ Range MatrixTile::span(Range MatrixAxis::Piece::* range) const {
 
 bool MatrixTile::has_results() const {
   return std::all_of(axes, axes + kMaxConvRank,
-                     [](const MatrixAxis::Piece& p) { return p.results.size() > 0; });
+                     [](const MatrixAxis::Section& p) { return p.results.size() > 0; });
 }
 
 MatrixTiles::MatrixTiles(const ConvShape& shape, double most_places, std::int64_t least_tiles)
@@ -64,24 +69,24 @@ MatrixTiles::MatrixTiles(const ConvShape& shape, double most_places, std::int64_
   places_ = images_ * image_step_;
 }
 
-// Images that do not fit are cut along their first axis, and only if a piece of that is one output
-// along the next: the outputs of a tile are then neighbours. Of small images several are taken
-// together.
+// Images that do not fit are cut along their first axis, and only if a section of that is one
+// output along the next: the outputs of a tile are then neighbours. Of small images several are
+// taken together.
 void MatrixTiles::cut(double most_places, std::int64_t least_tiles) {
   const auto are_uneven = [&] {
     return count() < least_tiles || (count() < 4 * least_tiles && count() % least_tiles != 0);
   };
   for (int index = 0; index < kMaxConvRank; ++index) {
     while ((image_places() > most_places || are_uneven()) && outputs_[index] > 1) {
-      const double wanted = static_cast<double>(pieces(index)) * image_places() / most_places;
+      const double wanted = static_cast<double>(sections(index)) * image_places() / most_places;
       const std::int64_t more = std::max(
-          pieces(index) + 1,
+          sections(index) + 1,
           static_cast<std::int64_t>(std::min(wanted, static_cast<double>(axis(index).out))));
       outputs_[index] = std::min((axis(index).out + more - 1) / more, outputs_[index] - 1);
     }
   }
-  fit_ = image_places() <= most_places;
-  if (!fit_ || pieces(0) * pieces(1) * pieces(2) > 1) return;
+  fit_ = image_places() <= most_places && of_image() <= kMostTiles;
+  if (!fit_ || of_image() > 1) return;
   const auto fitting =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(most_places / image_places()));
   const std::int64_t share = std::max<std::int64_t>(1, batch_ / least_tiles);
@@ -89,18 +94,18 @@ void MatrixTiles::cut(double most_places, std::int64_t least_tiles) {
   images_ = (share + tiles - 1) / tiles;
 }
 
-MatrixAxis::Piece MatrixTiles::piece(int index, std::int64_t number) const {
+MatrixAxis::Section MatrixTiles::section(int index, std::int64_t number) const {
   const std::int64_t own = outputs_[index];
-  return axis(index).piece({number * own, std::min((number + 1) * own, axis(index).out)},
-                           has_results_);
+  return axis(index).section({number * own, std::min((number + 1) * own, axis(index).out)},
+                             has_results_);
 }
 
 std::int64_t MatrixTiles::extent(int index) const {
-  const std::int64_t count = pieces(index);
+  const std::int64_t count = sections(index);
   const std::int64_t most =
-      std::max(piece(index, 0).all.size(), piece(index, count - 1).all.size());
+      std::max(section(index, 0).all.size(), section(index, count - 1).all.size());
   if (count <= 2) return most;
-  // Pieces between them end inside the input, or are smaller.
+  // Sections between them end inside the input, or are smaller.
   const MatrixAxis& a = axis(index);
   const std::int64_t begin =
       std::min({std::int64_t{0}, a.least_shift, a.least_shift - a.most_shift});
@@ -112,16 +117,14 @@ double MatrixTiles::image_places() const {
          static_cast<double>(extent(2));
 }
 
-std::int64_t MatrixTiles::count() const {
-  return (batch_ + images_ - 1) / images_ * pieces(0) * pieces(1) * pieces(2);
-}
+std::int64_t MatrixTiles::count() const { return (batch_ + images_ - 1) / images_ * of_image(); }
 
 MatrixTile MatrixTiles::tile(std::int64_t index) const {
   MatrixTile t{};
   for (int axis = kMaxConvRank - 1; axis >= 0; --axis) {
-    t.axes[axis] = piece(axis, index % pieces(axis));
+    t.axes[axis] = section(axis, index % sections(axis));
     t.step[axis] = step_[axis];
-    index /= pieces(axis);
+    index /= sections(axis);
   }
   t.images = {index * images_, std::min((index + 1) * images_, batch_)};
   t.image_step = image_step_;

@@ -20,7 +20,7 @@ struct MatrixAxis {
     std::int64_t remainder, shift;
   };
   // Of one tile, in positions of planes.
-  struct Piece {
+  struct Section {
     Range outputs;  // whose products with the input are summed
     Range results;  // finished by the tile
     Range grad;     // outputs that reach the results, or are its own
@@ -28,7 +28,7 @@ struct MatrixAxis {
   };
 
   std::int64_t plane_size(std::int64_t remainder) const;  // positions inside the input
-  Piece piece(const Range& outputs, bool has_results) const;
+  Section section(const Range& outputs, bool has_results) const;
 
   std::int64_t in, out, stride;
   std::vector<Tap> taps;
@@ -37,7 +37,7 @@ struct MatrixAxis {
 
 struct MatrixTile {
   Range images;
-  MatrixAxis::Piece axes[kMaxConvRank];
+  MatrixAxis::Section axes[kMaxConvRank];
   std::int64_t image_step, step[kMaxConvRank];  // places between neighbours
 
   std::int64_t place(std::int64_t image, std::int64_t d, std::int64_t h, std::int64_t w) const {
@@ -45,7 +45,7 @@ struct MatrixTile {
            (h - axes[1].all.begin) * step[1] + (w - axes[2].all.begin) * step[2];
   }
   // Places from the first to the last one of a range along each axis.
-  Range span(Range MatrixAxis::Piece::* range) const;
+  Range span(Range MatrixAxis::Section::* range) const;
   bool has_results() const;
 };
 
@@ -56,6 +56,7 @@ class MatrixTiles {
 
   bool fit() const { return fit_; }
   std::int64_t count() const;
+  std::int64_t of_image() const { return sections(0) * sections(1) * sections(2); }
   MatrixTile tile(std::int64_t index) const;
   std::int64_t places() const { return places_; }  // of the largest tile
   std::int64_t shift(const MatrixAxis::Tap& d, const MatrixAxis::Tap& h,
@@ -65,10 +66,10 @@ class MatrixTiles {
   const MatrixAxis& axis(int index) const { return axes_[static_cast<std::size_t>(index)]; }
 
  private:
-  std::int64_t pieces(int index) const {
+  std::int64_t sections(int index) const {
     return (axis(index).out + outputs_[index] - 1) / outputs_[index];
   }
-  MatrixAxis::Piece piece(int index, std::int64_t number) const;
+  MatrixAxis::Section section(int index, std::int64_t number) const;
   std::int64_t extent(int index) const;
   double image_places() const;
   void cut(double most_places, std::int64_t least_tiles);

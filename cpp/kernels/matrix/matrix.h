@@ -1,6 +1,6 @@
 // Kernels for CPUs that multiply small matrices of bfloat16 numbers in one instruction. Numbers of
 // more digits are split into pieces, bfloat16 numbers whose sum they are: float16 has two. Products
-// are exact, sums are float32; numbers and sums that are not normal are taken for zero.
+// are exact, sums are float32; subnormal numbers and sums are taken for zero.
 #pragma once
 
 #include <cstdint>
@@ -89,7 +89,7 @@ struct MatrixKernels {
   void (*multiply)(const MatrixProducts&);
 };
 
-// Null below the instruction sets that have such products.
+// Null below the instruction sets that have such products, and where the system refuses them.
 const MatrixKernels* matrix_kernels(Isa isa);
 
 }  // namespace backops
