@@ -35,8 +35,8 @@ def import_torch() -> Any:
 def survive_bfloat16() -> None:
     """Keeps oneDNN from the instructions that kill a bfloat16 convolution of PyTorch's here.
 
-    Some machines announce AMX and then refuse it. A process reads the setting when it first uses
-    oneDNN, so this comes before that.
+    Some virtual machines have AMX but do not tell how large its tiles are. A process reads the
+    setting when it first uses oneDNN, so this comes before that.
     """
     done = subprocess.run([sys.executable, "-c", BFLOAT16_CONVOLUTION], capture_output=True)
     if done.returncode < 0:
