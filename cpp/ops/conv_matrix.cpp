@@ -690,6 +690,7 @@ std::unique_ptr<const ConvEngine> make_matrix_engine(const ConvShape& shape, con
                                                      Rounding rounding, DType dtype, Isa isa,
                                                      std::unique_ptr<const ConvEngine>& careful) {
   if (!careful || matrix_kernels(isa) == nullptr || !is_worth_it(shape, dtype)) return nullptr;
+  if (conv_kernels(isa, dtype).lanes != kTileRows) return nullptr;
   auto engine = std::make_unique<MatrixEngine>(shape, cuts, rounding, dtype, isa);
   if (!engine->is_usable()) return nullptr;
   engine->set_careful(std::move(careful));

@@ -21,13 +21,20 @@ bool ask_for_tiles() {
 
 }  // namespace
 
-const MatrixKernels* matrix_kernels(Isa isa) {
+const MatrixKernels* tile_kernels(Isa isa) {
   if (isa < Isa::amx) return nullptr;
   static const bool may_use = ask_for_tiles();
   return may_use ? &matrix_amx : nullptr;
 }
 #else
-const MatrixKernels* matrix_kernels(Isa) { return nullptr; }
+const MatrixKernels* tile_kernels(Isa) { return nullptr; }
+#endif
+
+#ifdef BACKOPS_PLAIN_MATRICES
+extern const MatrixKernels matrix_generic;
+const MatrixKernels* matrix_kernels(Isa) { return &matrix_generic; }
+#else
+const MatrixKernels* matrix_kernels(Isa isa) { return tile_kernels(isa); }
 #endif
 
 }  // namespace backops

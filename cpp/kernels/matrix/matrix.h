@@ -90,6 +90,9 @@ struct MatrixKernels {
 };
 
 // Null below the instruction sets that have such products, and where the system refuses them.
+const MatrixKernels* tile_kernels(Isa isa);
+
+// What convolutions use: these, or plain loops where that is built in.
 const MatrixKernels* matrix_kernels(Isa isa);
 
 }  // namespace backops
