@@ -120,6 +120,16 @@ CASES = (
     ConvCase("groups_of_3_to_2", (2, 27, 33, 9), (18, 3, 3, 3), padding=1, groups=9),
     ConvCase("depthwise_dilated", (1, 8, 11, 11), (8, 1, 3, 3), dilation=2, padding=2, groups=8),
     ConvCase("many_groups", (1, 640, 3, 4), (640, 5, 3, 3), padding=1, groups=128),
+    # Depthwise, channels in whole vectors
+    ConvCase("vectors_1d", (2, 32, 41), (32, 1, 5), padding=2, groups=32),
+    ConvCase("vectors_2d", (3, 48, 9, 13), (48, 1, 3, 3), padding=1, groups=48),
+    ConvCase("vectors_unpadded", (1, 16, 8, 9), (16, 1, 2, 3), groups=16),
+    ConvCase("vectors_strided", (2, 16, 14, 11), (16, 1, 5, 3), (2, 3), (2, 1), groups=16),
+    ConvCase("vectors_dilated", (1, 16, 11, 12), (16, 1, 3, 4), 2, (3, 4), (2, 3), groups=16),
+    ConvCase("vectors_kernel_beyond_input", (2, 16, 3, 4), (16, 1, 5, 7), 1, (2, 3), groups=16),
+    ConvCase("vectors_padded_by_all", (1, 16, 2, 3), (16, 1, 3, 4), 1, (2, 3), groups=16),
+    ConvCase("vectors_stride_beyond_kernel", (1, 32, 11, 13), (32, 1, 2, 2), (3, 4), 1, groups=32),
+    ConvCase("vectors_rows_left_over", (1, 16, 12, 9), (16, 1, 3, 3), (5, 4), groups=16),
     # Dilation
     ConvCase("dilation_1d", (2, 3, 19), (4, 3, 3), dilation=4),
     ConvCase("dilation_2d", (2, 3, 9, 10), (4, 3, 3, 3), dilation=2, padding=2),
@@ -184,6 +194,9 @@ CASES = (
 assert len({case.name for case in CASES}) == len(CASES), "case names repeat"
 
 
+DEPTHWISE_VECTORS = [case for case in CASES if case.name.startswith("vectors_")]
+
+
 def find_conv_case(name: str) -> ConvCase:
     return next(case for case in CASES if case.name == name)
 
@@ -198,6 +211,8 @@ def conv_cases(draw) -> ConvCase:
     if groups <= 2:
         channels |= st.sampled_from([8, 15, 16, 24, 32, 40])  # around whole vectors
     input_channels, output_channels = draw(channels), draw(channels)
+    if draw(st.booleans()) and groups in (1, 2):
+        groups, input_channels, output_channels = 16 * groups, 1, 1
     axes = [draw(_axes(longest={1: 12, 2: 6, 3: 3}[rank])) for _ in range(rank)]
     lengths, kernels, strides, paddings, dilations = zip(*axes, strict=True)
     return ConvCase(
@@ -346,7 +361,7 @@ def assert_exact(results, case: ConvCase, arrays, **more):
         assert (got is None) == (exact is None), f"{which}: {case}"
         if exact is not None:
             what = f"{which} of {case}, {dtype}"
-            _assert_between(got, round_to(exact, dtype), 0.0 * exact, what, dtype, None)
+            _assert_between(got, round_to(exact, dtype), np.zeros_like(exact), what, dtype, None)
 
 
 # Subprocesses

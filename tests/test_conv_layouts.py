@@ -12,6 +12,7 @@ import pytest
 import support
 import torch
 from conv_support import (
+    DEPTHWISE_VECTORS,
     GRADIENTS,
     ConvCase,
     assert_close,
@@ -162,6 +163,66 @@ def test_inputs_and_out_of_the_same_layout(case, layout):
         case.backward(backops, *arrays, out=tuple(array for _, array in placed))
         assert_exact([array for _, array in placed], case, arrays)
         assert_nothing_else_changed(placed, case, dtype, layout)
+
+
+# Depthwise convolutions on channels-last tensors are computed in place: without copies of rows,
+# and with borders of their own.
+
+
+@every_dtype
+@pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
+def test_depthwise_channels_last_inputs_and_out(case, dtype):
+    arrays = [in_layout(a, case, "channels_last") for a in make_arrays(case, dtype, kind="integer")]
+    placed = place_gradients(case, dtype, "channels_last")
+    case.backward(backops, *arrays, out=tuple(array for _, array in placed))
+    assert_exact([array for _, array in placed], case, arrays)
+    assert_nothing_else_changed(placed, case, dtype, "channels_last")
+
+
+@pytest.mark.parametrize("which", GRADIENTS)
+@pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
+def test_depthwise_channels_last_gradients_one_by_one(case, which):
+    arrays = [
+        in_layout(a, case, "channels_last") for a in make_arrays(case, "float32", kind="integer")
+    ]
+    placed = place_gradients(case, "float32", "channels_last")
+    mask = tuple(name == which for name in GRADIENTS)
+    out = tuple(array if own else None for own, (_, array) in zip(mask, placed, strict=True))
+    case.backward(backops, *arrays, output_mask=mask, out=out)
+    assert_exact(out, case, arrays, output_mask=mask)
+
+
+@pytest.mark.parametrize("special", TENSORS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
+def test_depthwise_channels_last_special_values_reach_what_they_are_multiplied_with(
+    case, dtype, special
+):
+    arrays = [in_layout(a, case, "channels_last") for a in make_arrays(case, dtype, kind="integer")]
+    own = arrays[TENSORS.index(special)]
+    own[..., 0] = np.nan
+    own[0, ..., -1] = np.inf
+    placed = place_gradients(case, dtype, "channels_last")
+    results = [array for _, array in placed]
+    case.backward(backops, *arrays, out=tuple(results))
+    assert_exact(results, case, arrays)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_depthwise_channels_last_of_many_channels_and_rows(threads):
+    case = ConvCase("", (2, 160, 31, 33), (160, 1, 3, 3), padding=1, groups=160)
+    arrays = [
+        in_layout(a, case, "channels_last") for a in make_arrays(case, "float32", kind="integer")
+    ]
+    placed = place_gradients(case, "float32", "channels_last")
+    before = backops.get_num_threads()
+    backops.set_num_threads(threads)
+    try:
+        case.backward(backops, *arrays, out=tuple(array for _, array in placed))
+    finally:
+        backops.set_num_threads(before)
+    assert_exact([array for _, array in placed], case, arrays)
+    assert_nothing_else_changed(placed, case, "float32", "channels_last")
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])

@@ -16,6 +16,9 @@ FASTER_HERE = {
     "widening": dict(x=(8, 512, 7, 7), weight=(2048, 512, 1, 1)),
     "depthwise": dict(x=(8, 96, 28, 28), weight=(96, 1, 7, 7), groups=96),
     "depthwise_channels_last": dict(x=(8, 96, 28, 28), weight=(96, 1, 7, 7), groups=96, last=True),
+    "small_depthwise_channels_last": dict(
+        x=(8, 96, 28, 28), weight=(96, 1, 3, 3), groups=96, last=True
+    ),
     "image": dict(x=(8, 3, 64, 64), weight=(64, 3, 7, 7), wants_input=False),
     "differentiable_image": dict(x=(8, 3, 64, 64), weight=(64, 3, 7, 7), wants_input=True),
     "differentiable_volume": dict(x=(2, 1, 8, 8, 8), weight=(16, 1, 3, 3, 3), wants_input=True),
@@ -30,7 +33,7 @@ FASTER_HERE = {
 FASTER_THERE = {
     "gray_image": dict(x=(64, 1, 28, 28), weight=(32, 1, 3, 3), wants_input=False),
     "volume": dict(x=(2, 1, 8, 8, 8), weight=(16, 1, 3, 3, 3), wants_input=False),
-    "depthwise_channels_last": dict(x=(8, 96, 28, 28), weight=(96, 1, 3, 3), groups=96, last=True),
+    "depthwise_channels_last": dict(x=(8, 24, 28, 28), weight=(24, 1, 3, 3), groups=24, last=True),
 }
 
 

@@ -9,11 +9,6 @@
 
 namespace backops {
 
-struct Range {
-  std::int64_t begin, end;
-  std::int64_t size() const { return end - begin; }
-};
-
 // One of `count` nearly equal parts.
 inline Range share_of(std::int64_t total, std::int64_t count, std::int64_t index) {
   return {index * total / count, (index + 1) * total / count};

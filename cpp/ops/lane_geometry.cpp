@@ -30,4 +30,12 @@ LaneAxis::LaneAxis(const ConvShape& s, int axis)
   }
 }
 
+Range LaneAxis::finished_by(const Range& outputs) const {
+  const auto first_input = [this](std::int64_t output) {
+    return std::clamp<std::int64_t>(output * stride - padding, 0, in);
+  };
+  return {outputs.begin == 0 ? 0 : first_input(outputs.begin),
+          outputs.end == out ? in : first_input(outputs.end)};
+}
+
 }  // namespace backops

@@ -9,6 +9,11 @@
 
 namespace backops {
 
+struct Range {
+  std::int64_t begin, end;
+  std::int64_t size() const { return end - begin; }
+};
+
 // Input positions of one axis that the same taps reach, `stride` apart.
 struct ResidueClass {
   std::int64_t first_input, count;
@@ -29,6 +34,8 @@ struct LaneAxis {
   bool has_output(std::int64_t i, std::int64_t shift) const {
     return output_of(i) - shift >= 0 && output_of(i) - shift < out;
   }
+  // Inputs that no window reaches but those of these outputs and of earlier ones.
+  Range finished_by(const Range& outputs) const;
 
   std::int64_t reach, most_shift;
   std::int64_t low_pad, padded_out;

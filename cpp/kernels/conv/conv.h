@@ -23,27 +23,38 @@ struct LaneCopy {
   std::int64_t channels, positions;
 };
 
-// target[j * target_step] = sum over t of weights[t] * source[offsets[t] + j * lanes]; all of them
-// are vectors, steps and offsets count sums.
+// Where the source and the weights of a tap begin, in sums.
+struct GatherTap {
+  std::int64_t source, weight;
+};
+
+// target[j * target_step + v * lanes] = sum over t of weights[t.weight + v * weight_pitch] *
+// source[t.source + j * source_step + v * lanes]; all of them are vectors, steps count sums.
 struct GatherTaps {
   const void* source;
-  const void* weights;  // one vector per tap
-  const std::int64_t* offsets;
-  std::int64_t taps;
+  const void* weights;
+  const GatherTap* taps;
+  std::int64_t tap_count;
+  std::int64_t source_step;
   void* target;
   std::int64_t target_step;
   std::int64_t count;
+  std::int64_t vectors, weight_pitch;  // vectors: of v
 };
 
-// sums[r * columns + c] += sum over j of grad[j * lanes] * input[row_offsets[r] + c * column_step +
-// j * input_step]; again in vectors.
+// sums[(r * sum_columns + c) * lanes + v * sum_pitch] += sum over j of grad[j * grad_step + v *
+// lanes] * input[row_offsets[r] + c * column_step + j * input_step + v * lanes]; again in vectors.
 struct CorrelateTaps {
   const void* grad;
   const void* input;
   const std::int64_t* row_offsets;
-  std::int64_t rows, columns, column_step, input_step;
+  std::int64_t rows, columns;
+  std::int64_t column_step, grad_step, input_step;
   std::int64_t count;
   void* sums;
+  std::int64_t sum_columns;         // of a row, those that are left alone included
+  std::int64_t vectors, sum_pitch;  // vectors: of v
+  std::int64_t at_once;             // j of which all vectors are summed before the next ones
 };
 
 // sums[0] += source[0] + source[pitch] + ..., `count` vectors.

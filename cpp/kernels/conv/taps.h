@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/announce.h"
 #include "kernels/conv/conv.h"
 #include "kernels/vectors/loops.h"
 
@@ -14,41 +15,60 @@ namespace {
 constexpr int kGatherSums = 8;
 constexpr int kCorrelateSums = 14;
 
-template <class V, int kCount>
+// kDense: vectors are side by side, which the compiler then knows.
+template <class V, int kCount, bool kDense>
 BACKOPS_INLINE void gather_some(const GatherTaps& a, const typename V::Sum* source,
-                                typename V::Sum* target) {
-  const auto* const weights = static_cast<const typename V::Sum*>(a.weights);
+                                const typename V::Sum* weights, typename V::Sum* target) {
+  const std::int64_t source_step = kDense ? V::lanes : a.source_step;
   V sums[kCount];
   for (int i = 0; i < kCount; ++i) sums[i] = V::fill(0);
-  for (std::int64_t t = 0; t < a.taps; ++t) {
-    const V weight = V::load(weights + t * V::lanes);
-    const auto* const from = source + a.offsets[t];
+  for (const GatherTap *tap = a.taps, *end = tap + a.tap_count; tap != end; ++tap) {
+    const V weight = V::load(weights + tap->weight);
+    const auto* const from = source + tap->source;
     for (int i = 0; i < kCount; ++i) {
-      sums[i] = sums[i].plus_product(weight, V::load(from + i * V::lanes));
+      sums[i] = sums[i].plus_product(weight, V::load(from + i * source_step));
     }
   }
-  for (int i = 0; i < kCount; ++i) sums[i].store(target + i * a.target_step);
+  for (int i = 0; i < kCount; ++i) {
+    if constexpr (!kDense) {
+      announce_writing(target + i * a.target_step,
+                       kGatherSums * a.target_step * std::int64_t{sizeof(typename V::Sum)});
+    }
+    sums[i].store(target + i * a.target_step);
+  }
 }
 
-template <class V, int kCount>
+template <class V, int kCount, bool kDense>
 BACKOPS_INLINE void gather_up_to(const GatherTaps& a, std::int64_t count,
-                                 const typename V::Sum* source, typename V::Sum* target) {
-  if (count == kCount) return gather_some<V, kCount>(a, source, target);
-  if constexpr (kCount > 1) gather_up_to<V, kCount - 1>(a, count, source, target);
+                                 const typename V::Sum* source, const typename V::Sum* weights,
+                                 typename V::Sum* target) {
+  if (count == kCount) return gather_some<V, kCount, kDense>(a, source, weights, target);
+  if constexpr (kCount > 1) gather_up_to<V, kCount - 1, kDense>(a, count, source, weights, target);
 }
 
-template <class V>
-BACKOPS_FLATTEN void gather_taps(const GatherTaps& args) {
+// All vectors of a few positions, then the next ones: as they lie in memory.
+template <class V, bool kDense>
+BACKOPS_FLATTEN void gather_row(const GatherTaps& args) {
   const GatherTaps a = args;
-  const auto* const source = static_cast<const typename V::Sum*>(a.source);
-  auto* const target = static_cast<typename V::Sum*>(a.target);
   for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
-    gather_up_to<V, kGatherSums>(a, count, source + first * V::lanes,
-                                 target + first * a.target_step);
+    const auto* source = static_cast<const typename V::Sum*>(a.source) + first * a.source_step;
+    const auto* weights = static_cast<const typename V::Sum*>(a.weights);
+    auto* target = static_cast<typename V::Sum*>(a.target) + first * a.target_step;
+    for (std::int64_t v = 0; v < a.vectors; ++v) {
+      gather_up_to<V, kGatherSums, kDense>(a, count, source, weights, target);
+      source += V::lanes;
+      weights += a.weight_pitch;
+      target += V::lanes;
+    }
   });
 }
 
-// kDense: columns are one vector apart, which the compiler then knows.
+template <class V>
+void gather_taps(const GatherTaps& a) {
+  a.source_step == V::lanes ? gather_row<V, true>(a) : gather_row<V, false>(a);
+}
+
+// kDense: columns of the input are side by side.
 template <class V, int kRows, int kColumns, bool kDense>
 void correlate_some(const CorrelateTaps& a, const std::int64_t* row_offsets,
                     const typename V::Sum* input, typename V::Sum* sums) {
@@ -60,7 +80,7 @@ void correlate_some(const CorrelateTaps& a, const std::int64_t* row_offsets,
     rows[r] = input + row_offsets[r];
     for (int c = 0; c < kColumns; ++c) own[r][c] = V::fill(0);
   }
-  for (std::int64_t j = 0; j < a.count; ++j, grad += V::lanes) {
+  for (std::int64_t j = 0; j < a.count; ++j, grad += a.grad_step) {
     const V value = V::load(grad);
     for (int r = 0; r < kRows; ++r) {
       for (int c = 0; c < kColumns; ++c) {
@@ -71,7 +91,7 @@ void correlate_some(const CorrelateTaps& a, const std::int64_t* row_offsets,
   }
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) {
-      auto* const to = sums + (r * a.columns + c) * V::lanes;
+      auto* const to = sums + (r * a.sum_columns + c) * V::lanes;
       (V::load(to) + own[r][c]).store(to);
     }
   }
@@ -89,7 +109,7 @@ void correlate_rows(const CorrelateTaps& a, std::int64_t first_row, std::int64_t
   const auto* const input =
       static_cast<const typename V::Sum*>(a.input) + first_column * a.column_step;
   auto* const sums =
-      static_cast<typename V::Sum*>(a.sums) + (first_row * a.columns + first_column) * V::lanes;
+      static_cast<typename V::Sum*>(a.sums) + (first_row * a.sum_columns + first_column) * V::lanes;
   if (a.column_step == V::lanes) {
     correlate_some<V, kRows, kColumns, true>(a, a.row_offsets + first_row, input, sums);
   } else {
@@ -113,11 +133,26 @@ void correlate_columns(const CorrelateTaps& a, std::int64_t columns, std::int64_
 }
 
 template <class V>
-void correlate_taps(const CorrelateTaps& args) {
-  const CorrelateTaps a = args;
+void correlate_vector(const CorrelateTaps& a) {
   constexpr int kMostColumns = 8;
   for_even_parts(a.columns, kMostColumns, [&](std::int64_t column, std::int64_t columns) {
     correlate_columns<V, kMostColumns>(a, columns, column);
+  });
+}
+
+template <class V>
+void correlate_taps(const CorrelateTaps& args) {
+  for_even_parts(args.count, args.at_once, [&](std::int64_t first, std::int64_t count) {
+    CorrelateTaps a = args;
+    const auto* grad = static_cast<const typename V::Sum*>(a.grad) + first * a.grad_step;
+    const auto* input = static_cast<const typename V::Sum*>(a.input) + first * a.input_step;
+    a.count = count;
+    for (std::int64_t v = 0; v < a.vectors; ++v) {
+      a.grad = grad + v * V::lanes;
+      a.input = input + v * V::lanes;
+      a.sums = static_cast<typename V::Sum*>(args.sums) + v * a.sum_pitch;
+      correlate_vector<V>(a);
+    }
   });
 }
 

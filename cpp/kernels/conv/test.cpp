@@ -139,56 +139,70 @@ void test_copies(const ConvKernels& k) {
   }
 }
 
-void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, std::int64_t step) {
+// Steps are in vectors.
+void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, std::int64_t vectors,
+                 std::int64_t source_step, std::int64_t target_step) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
   constexpr std::int64_t kSpread = 6;  // of offsets, in vectors
-  const Memory source = whole_numbers(k, (count + kSpread) * k.lanes, random);
-  const Memory weights = whole_numbers(k, taps * k.lanes, random);
-  std::vector<std::int64_t> offsets;
+  const Memory source = whole_numbers(k, (count * source_step + kSpread) * k.lanes, random);
+  const std::int64_t weight_pitch = (taps + 2) * k.lanes;
+  const Memory weights = whole_numbers(k, vectors * weight_pitch, random);
+  std::vector<GatherTap> list;
   for (std::int64_t t = 0; t < taps; ++t) {
-    offsets.push_back((random.integer(0, kSpread) - kSpread / 2) * k.lanes);
+    list.push_back({(random.integer(0, kSpread) - kSpread / 2) * k.lanes,
+                    random.integer(0, taps + 1) * k.lanes});
   }
-  const std::int64_t size = ((count - 1) * step + 1) * k.lanes * k.sum_bytes;
+  const std::int64_t size = ((count - 1) * target_step + vectors) * k.lanes * k.sum_bytes;
   Memory target(size, 0), expected(size, 0);
   const std::int64_t first = kSpread / 2 * k.lanes;
   for (std::int64_t j = 0; j < count; ++j) {
-    for (std::int64_t lane = 0; lane < k.lanes; ++lane) {
+    for (std::int64_t i = 0; i < vectors * k.lanes; ++i) {
       double sum = 0;
-      for (std::int64_t t = 0; t < taps; ++t) {
-        const std::int64_t at = first + offsets[static_cast<std::size_t>(t)] + j * k.lanes + lane;
-        sum += read_sum(k, weights, t * k.lanes + lane) * read_sum(k, source, at);
+      for (const GatherTap& tap : list) {
+        const std::int64_t weight = tap.weight + i / k.lanes * weight_pitch + i % k.lanes;
+        const std::int64_t at = first + tap.source + j * source_step * k.lanes + i;
+        sum += read_sum(k, weights, weight) * read_sum(k, source, at);
       }
-      write_sum(k, expected, j * step * k.lanes + lane, sum + 0.0);
+      write_sum(k, expected, j * target_step * k.lanes + i, sum + 0.0);
     }
   }
-  k.gather({source.data() + first * k.sum_bytes, weights.data(), offsets.data(), taps,
-            target.data(), step * k.lanes, count});
+  k.gather({source.data() + first * k.sum_bytes, weights.data(), list.data(), taps,
+            source_step * k.lanes, target.data(), target_step * k.lanes, count, vectors,
+            weight_pitch});
   CHECK(equal_bytes(target, expected));
 }
 
+// Steps are in vectors.
+struct CorrelateSteps {
+  std::int64_t column, grad, input;
+};
+
+// Sums have a column on either side that is left alone.
 void test_correlate(const ConvKernels& k, std::int64_t rows, std::int64_t columns,
-                    std::int64_t column_step, std::int64_t input_step) {
-  Random random(static_cast<std::uint64_t>(rows * 100 + columns * 10 + input_step));
-  constexpr std::int64_t kCount = 11;
-  const std::int64_t row = (columns - 1) * column_step + (kCount - 1) * input_step + 1;
-  const Memory grad = whole_numbers(k, kCount * k.lanes, random);
+                    std::int64_t count, std::int64_t vectors, const CorrelateSteps& step) {
+  Random random(static_cast<std::uint64_t>(rows * 100 + columns * 10 + step.input));
+  const std::int64_t row = (columns - 1) * step.column + (count - 1) * step.input + vectors;
+  const std::int64_t sum_columns = columns + 2, sum_pitch = rows * sum_columns * k.lanes;
+  const Memory grad = whole_numbers(k, (count * step.grad + vectors) * k.lanes, random);
   const Memory input = whole_numbers(k, rows * row * k.lanes, random);
-  Memory sums = whole_numbers(k, rows * columns * k.lanes, random);
+  Memory sums = whole_numbers(k, vectors * sum_pitch, random);
   Memory expected(static_cast<std::int64_t>(sums.size()), 0);
   std::vector<std::int64_t> offsets;
   for (std::int64_t r = 0; r < rows; ++r) offsets.push_back((rows - 1 - r) * row * k.lanes);
-  for (std::int64_t i = 0; i < rows * columns * k.lanes; ++i) {
-    const std::int64_t lane = i % k.lanes, c = i / k.lanes % columns, r = i / k.lanes / columns;
+  for (std::int64_t i = 0; i < vectors * sum_pitch; ++i) {
+    const std::int64_t own = i / sum_pitch * k.lanes + i % k.lanes;  // lane of all vectors
+    const std::int64_t c = i / k.lanes % sum_columns - 1, r = i % sum_pitch / k.lanes / sum_columns;
     double sum = read_sum(k, sums, i);
-    for (std::int64_t j = 0; j < kCount; ++j) {
-      const std::int64_t at = offsets[static_cast<std::size_t>(r)] +
-                              (c * column_step + j * input_step) * k.lanes + lane;
-      sum += read_sum(k, grad, j * k.lanes + lane) * read_sum(k, input, at);
+    for (std::int64_t j = 0; j < count && c >= 0 && c < columns; ++j) {
+      const std::int64_t at =
+          offsets[static_cast<std::size_t>(r)] + (c * step.column + j * step.input) * k.lanes + own;
+      sum += read_sum(k, grad, j * step.grad * k.lanes + own) * read_sum(k, input, at);
     }
     write_sum(k, expected, i, sum + 0.0);
   }
-  k.correlate({grad.data(), input.data(), offsets.data(), rows, columns, column_step * k.lanes,
-               input_step * k.lanes, kCount, sums.data()});
+  k.correlate({grad.data(), input.data(), offsets.data(), rows, columns, step.column * k.lanes,
+               step.grad * k.lanes, step.input * k.lanes, count,
+               sums.data() + k.lanes * k.sum_bytes, sum_columns, vectors, sum_pitch, 16});
   CHECK(equal_bytes(sums, expected));
 }
 
@@ -310,7 +324,8 @@ void test_row(const ConvKernels& k) {
       for (const std::int64_t step : {1, 3}) {
         const Situation in("%s, %ld taps, %ld targets, step %ld", k.name, static_cast<long>(taps),
                            static_cast<long>(count), static_cast<long>(step));
-        test_gather(k, taps, count, step);
+        test_gather(k, taps, count, 1, 1, step);
+        test_gather(k, taps, count, 3, 4, step + 2);
       }
     }
   }
@@ -318,9 +333,14 @@ void test_row(const ConvKernels& k) {
     for (std::int64_t columns = 1; columns <= 17; ++columns) {
       const Situation in("%s, %ld rows, %ld columns", k.name, static_cast<long>(rows),
                          static_cast<long>(columns));
-      test_correlate(k, rows, columns, 1, 1);
-      test_correlate(k, rows, columns, 2, 3);
+      test_correlate(k, rows, columns, 11, 1, {1, 1, 1});
+      test_correlate(k, rows, columns, 11, 1, {2, 1, 3});
     }
+  }
+  for (std::int64_t count = 1; count <= 40; ++count) {
+    const Situation in("%s, correlation of %ld", k.name, static_cast<long>(count));
+    test_correlate(k, 3, 3, count, 2, {2, 3, 4});
+    test_correlate(k, 2, 9, count, 3, {4, 3, 3});
   }
   for (std::int64_t count = 0; count <= 9; ++count) {
     const Situation in("%s, sum of %ld", k.name, static_cast<long>(count));
