@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     jobs = str(parser.parse_args().jobs)
 
-    # Sanitizers do not see what instructions on tiles touch, and not every CPU has them.
+    # Sanitizers do not see what instructions on tiles touch, and few CPUs have them.
     options = (f"-DPython_EXECUTABLE={sys.executable}", "-DBACKOPS_PLAIN_MATRICES=ON")
     folder = build("address,undefined", *options)
     run([BIN / "ctest", "--test-dir", folder, "--output-on-failure", "-j", jobs])

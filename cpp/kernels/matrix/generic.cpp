@@ -1,6 +1,6 @@
 // The matrix kernels in plain loops, with what AMX does to subnormal numbers. For builds with
 // sanitizers, which do not see what instructions on tiles touch, and so that the engine around them
-// is tested on CPUs without such instructions; too slow for anything else.
+// is tested on CPUs with AVX-512 alone, whose vectors it shares; too slow for anything else.
 #include <cmath>
 #include <cstring>
 #include <limits>
