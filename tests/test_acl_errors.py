@@ -444,13 +444,6 @@ ROWS = [
     (
         conv,
         ALL,
-        {"outputMask": [False] * 3},
-        INVALID,
-        "outputMask is all False, expected a gradient",
-    ),
-    (
-        conv,
-        ALL,
         {"transposed": True},
         INVALID,
         "transposed is true, expected false: transposed convolutions are not supported",

@@ -301,12 +301,6 @@ def test_unknown_keyword():
 # Masks
 
 
-@pytest.mark.parametrize("mask", [(False, False, False), [False] * 3, np.zeros(3, bool)], ids=repr)
-def test_mask_that_leaves_nothing_to_compute(mask):
-    refused(backops.ParamError, "output_mask", "False", output_mask=mask)
-    refused(backops.ParamError, "output_mask", output_mask=mask, out=(None, None, None))
-
-
 @pytest.mark.parametrize("mask", [(), (True,), (True, True), (True,) * 4, [False] * 2], ids=str)
 def test_mask_of_the_wrong_length(mask):
     refused(backops.ParamError, "output_mask", output_mask=mask)

@@ -87,6 +87,18 @@ def test_shape_may_be_any_sequence_of_sizes(as_shape):
 
 
 @pytest.mark.parametrize("sequence", [tuple, list, np.array], ids=lambda f: f.__name__)
+def test_mask_that_asks_for_nothing_gives_three_nones(sequence):
+    case = find_conv_case("toy")
+    arrays, mask = make_arrays(case), sequence([False] * 3)
+    assert case.backward(backops, *arrays, output_mask=mask) == (None, None, None)
+    plan = case.plan(backops.plan, output_mask=mask)
+    assert plan(arrays[0], out=(None, None, None)) == (None, None, None)
+    assert plan.workspace_size == 0
+    with pytest.raises(backops.ShapeError, match="grad_output"):
+        plan(arrays[1])
+
+
+@pytest.mark.parametrize("sequence", [tuple, list, np.array], ids=lambda f: f.__name__)
 def test_mask_may_be_any_sequence_of_bools(sequence):
     arrays = make_arrays(CASE)
     for mask in MASKS:
@@ -435,7 +447,6 @@ def test_calls_that_differ_in_dtype_or_layout_do_not_share_a_plan():
         ("ParamError", {"padding": -1}),
         ("ParamError", {"dilation": (1, 1, 1)}),
         ("ParamError", {"groups": 0}),
-        ("ParamError", {"output_mask": (False, False, False)}),
         ("ParamError", {"output_mask": (True, True)}),
         ("ParamError", {"precision": "exact"}),
         ("ParamError", {"precision": "hf32", "dtype": "bfloat16"}),

@@ -105,7 +105,8 @@ ConvProblem problem_of(const ConvArguments& arguments, const TensorView& input,
   std::copy(input.shape, input.shape + input.ndim, problem.input_shape);
   std::copy(weight.shape, weight.shape + weight.ndim, problem.weight_shape);
   arguments.stride.read_axes(problem.rank, problem.stride);
-  arguments.padding.read_axes(problem.rank, problem.padding);
+  arguments.padding.read_axes(problem.rank, problem.padding_before);
+  problem.pad_both_ends();
   arguments.dilation.read_axes(problem.rank, problem.dilation);
   problem.groups = arguments.groups;
   problem.wants_input = arguments.grad_input.has_value();

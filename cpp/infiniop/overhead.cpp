@@ -100,8 +100,9 @@ void measure_conv(infiniopHandle_t handle) {
   std::copy(in.begin(), in.end(), problem.input_shape);
   std::copy(kernel.begin(), kernel.end(), problem.weight_shape);
   for (int axis = 0; axis < 2; ++axis) {
-    problem.stride[axis] = problem.dilation[axis] = problem.padding[axis] = 1;
+    problem.stride[axis] = problem.dilation[axis] = problem.padding_before[axis] = 1;
   }
+  problem.pad_both_ends();
   const int threads = default_thread_count();
   const ConvPlan plan(problem, threads, false);
   const TensorView views[] = {dense(grad_output, out),    dense(input, in),

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <utility>
 
+#include "base/error.h"
 #include "base/task_queue.h"
 #include "base/threads.h"
 #include "ops/conv_engine.h"
@@ -36,7 +39,7 @@ ConvShape shape_of(const ConvProblem& p, const std::int64_t* output_shape) {
     s.out[axis] = own < 0 ? 1 : output_shape[channel_dim + 1 + own];
     s.kernel[axis] = own < 0 ? 1 : p.weight_shape[2 + own];
     s.stride[axis] = own < 0 ? 1 : p.stride[own];
-    s.padding[axis] = own < 0 ? 0 : p.padding[own];
+    s.padding[axis] = own < 0 ? 0 : p.padding_before[own];
     s.dilation[axis] = own < 0 ? 1 : p.dilation[own];
   }
   s.wants_input = p.wants_input;
@@ -60,12 +63,17 @@ struct DenseTensor {
 struct ConvPlan::Impl {
   Impl(const ConvProblem& asked, int threads, bool deterministic, Isa isa);
 
+  std::unique_ptr<const ConvEngine> choose_engine(bool deterministic, Isa isa) const;
+  std::unique_ptr<const ConvEngine> forced_engine(const std::string& name, const ConvCuts& cuts,
+                                                  Isa isa) const;
+  void place_memory();
+
   ConvProblem problem;
   std::int64_t output_shape[kMaxDims];
   ConvShape shape;
-  const ConvKernels* kernels;    // for their conversions
-  const PoolKernels* roundings;  // of the precision modes
-  std::unique_ptr<const ConvEngine> engine;
+  const ConvKernels* kernels;                // for their conversions
+  const PoolKernels* roundings;              // of the precision modes
+  std::unique_ptr<const ConvEngine> engine;  // null where there is nothing to multiply
   std::string kernel;
   int threads;
 
@@ -89,30 +97,76 @@ ConvPlan::Impl::Impl(const ConvProblem& asked, int thread_count, bool determinis
   const double products = 2.0 * static_cast<double>(shape.batch * shape.out_positions()) *
                           static_cast<double>(shape.weights());
   threads = products < kAloneWork ? 1 : thread_count;
-  if (shape.batch > 0) {
-    const auto make_lanes = [&](std::int64_t most_channels) {
-      return make_lanes_engine(shape, most_channels, threads, problem.rounding, problem.dtype, isa);
-    };
-    const ConvCuts cuts{threads, deterministic};
-    const auto make_blocks = [&](double most_waste) {
-      return make_blocks_engine(shape, most_waste, cuts, problem.rounding, problem.dtype, isa);
-    };
-    engine = make_lanes(kFewChannels);
-    if (!engine) {
-      engine = make_blocks(kLittleWaste);
-      if (auto faster =
-              make_matrix_engine(shape, cuts, problem.rounding, problem.dtype, isa, engine)) {
-        engine = std::move(faster);
-      }
-    }
-    if (!engine) engine = make_windows_engine(shape, cuts, problem.rounding, problem.dtype, isa);
-    if (!engine) engine = make_onednn_engine(shape, cuts, problem.dtype, isa);
-    if (!engine) engine = make_lanes(kMoreChannels);
-    if (!engine) engine = make_blocks(kMoreWaste);
-  }
-  if (!engine) engine = make_plain_engine(shape);
-  kernel = std::string("conv_") + name_of(problem.dtype) + " " + engine->name();
+  const bool has_products = shape.wants_input || shape.wants_weight || shape.wants_bias;
+  if (shape.batch > 0 && has_products) engine = choose_engine(deterministic, isa);
+  kernel = std::string("conv_") + name_of(problem.dtype) + " " +
+           (engine         ? engine->name()
+            : has_products ? "zeros"
+                           : "nothing");
+  place_memory();
+}
 
+std::unique_ptr<const ConvEngine> ConvPlan::Impl::choose_engine(bool deterministic, Isa isa) const {
+  const ConvCuts cuts{threads, deterministic};
+  const char* const name = std::getenv("BACKOPS_ENGINE");
+  if (name != nullptr && *name != '\0') return forced_engine(name, cuts, isa);
+  const auto make_lanes = [&](std::int64_t most_channels) {
+    return make_lanes_engine(shape, most_channels, threads, problem.rounding, problem.dtype, isa);
+  };
+  const auto make_blocks = [&](double most_waste) {
+    return make_blocks_engine(shape, most_waste, cuts, problem.rounding, problem.dtype, isa);
+  };
+  auto chosen = make_lanes(kFewChannels);
+  if (!chosen) {
+    chosen = make_blocks(kLittleWaste);
+    if (auto faster =
+            make_matrix_engine(shape, cuts, problem.rounding, problem.dtype, isa, chosen)) {
+      chosen = std::move(faster);
+    }
+  }
+  if (!chosen) chosen = make_windows_engine(shape, cuts, problem.rounding, problem.dtype, isa);
+  if (!chosen) chosen = make_onednn_engine(shape, cuts, problem.dtype, isa);
+  if (!chosen) chosen = make_lanes(kMoreChannels);
+  if (!chosen) chosen = make_blocks(kMoreWaste);
+  if (!chosen) chosen = make_plain_engine(shape);
+  return chosen;
+}
+
+// The one that BACKOPS_ENGINE names, for all problems that it can do at all.
+std::unique_ptr<const ConvEngine> ConvPlan::Impl::forced_engine(const std::string& name,
+                                                                const ConvCuts& cuts,
+                                                                Isa isa) const {
+  const auto blocks = [&] {
+    return make_blocks_engine(shape, kMoreWaste, cuts, problem.rounding, problem.dtype, isa);
+  };
+  std::unique_ptr<const ConvEngine> forced;
+  if (name == "lanes") {
+    forced = make_lanes_engine(shape, kMoreChannels, threads, problem.rounding, problem.dtype, isa);
+  } else if (name == "blocks") {
+    forced = blocks();
+  } else if (name == "windows") {
+    forced = make_windows_engine(shape, cuts, problem.rounding, problem.dtype, isa);
+  } else if (name == "matrix") {
+    auto careful = blocks();
+    forced = make_matrix_engine(shape, cuts, problem.rounding, problem.dtype, isa, careful);
+  } else if (name == "onednn") {
+    forced = make_onednn_engine(shape, cuts, problem.dtype, isa);
+  } else if (name == "plain") {
+    forced = make_plain_engine(shape);
+  } else {
+    throw Error(ErrorKind::param, "BACKOPS_ENGINE", "'" + name + "'",
+                "expected lanes, blocks, windows, matrix, onednn or plain");
+  }
+  if (forced) return forced;
+  throw Error(ErrorKind::param, "BACKOPS_ENGINE", "'" + name + "'",
+              "expected an engine that takes {input} " +
+                  shape_text(problem.input_shape, problem.ndim) + " with {weight} " +
+                  shape_text(problem.weight_shape, problem.rank + 2));
+}
+
+void ConvPlan::Impl::place_memory() {
+  total_bytes = 0;
+  if (!engine) return;
   const std::size_t sum = shape.sum_bytes();
   std::size_t at = 0;
   const auto place = [&](bool needed, std::int64_t elements) {
@@ -243,6 +297,17 @@ void for_tasks(std::int64_t tasks, int threads, const Body& body) {
       &job);
 }
 
+// Along this axis of the view and all behind it.
+void write_zeros(const TensorView& view, char* at, int axis) {
+  if (axis == view.ndim) {
+    std::memset(at, 0, size_of(view.dtype));
+    return;
+  }
+  for (std::int64_t i = 0; i < view.shape[axis]; ++i) {
+    write_zeros(view, at + i * view.stride_bytes[axis], axis + 1);
+  }
+}
+
 // Calls body(operand, piece).
 template <class Body>
 void for_copies(const DenseTensor (&operands)[3], int threads, const Body& body) {
@@ -260,6 +325,12 @@ void for_copies(const DenseTensor (&operands)[3], int threads, const Body& body)
 
 bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noexcept {
   const Impl& p = *impl_;
+  if (!p.engine) {
+    for (const TensorView* result : {t.grad_weight, t.grad_bias}) {
+      if (result != nullptr) write_zeros(*result, result->data, 0);
+    }
+    return true;
+  }
   threads = std::min(threads, p.threads);
   const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
   char* const base = static_cast<char*>(workspace) + (kLineBytes - misalignment) % kLineBytes;

@@ -6,6 +6,7 @@
 //   run          the work             (throws nothing)
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,10 +29,14 @@ struct ConvProblem {
   std::int64_t input_shape[kMaxDims] = {};
   std::int64_t weight_shape[kMaxDims] = {};  // rank + 2 axes
   std::int64_t stride[kMaxConvRank] = {};
-  std::int64_t padding[kMaxConvRank] = {};
+  // Zeros before the first element of an axis and after the last; they may differ.
+  std::int64_t padding_before[kMaxConvRank] = {}, padding_after[kMaxConvRank] = {};
   std::int64_t dilation[kMaxConvRank] = {};
   std::int64_t groups = 1;
   bool wants_input = true, wants_weight = true, wants_bias = true;
+
+  // For callers that know one padding for both ends, and have set the one before.
+  void pad_both_ends() { std::copy_n(padding_before, kMaxConvRank, padding_after); }
 };
 
 // The tensors of one run. Those the problem does not need are null: `input` where no weight

@@ -237,11 +237,26 @@ bool is_small_enough(const ConvShape& s) {
          static_cast<double>(s.weights()) < most;
 }
 
+// Its weight gradient of a 1x1 kernel with a stride writes beyond the scratch memory it asks for,
+// and its 3-D one reads beyond the input where the padding is larger than the stride.
+bool is_safe(const ConvShape& s) {
+  const bool is_3d = s.in[0] > 1 || s.out[0] > 1 || s.kernel[0] > 1;
+  for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    if (s.kernel[axis] == 1 && s.stride[axis] > 1) return false;
+    const std::int64_t last = (s.out[axis] - 1) * s.stride[axis] - s.padding[axis];
+    const std::int64_t after = last + (s.kernel[axis] - 1) * s.dilation[axis] + 1 - s.in[axis];
+    if (is_3d && std::max(s.padding[axis], after) > s.stride[axis]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::unique_ptr<const ConvEngine> make_onednn_engine(const ConvShape& shape, const ConvCuts& cuts,
                                                      DType dtype, Isa isa) {
-  if (shape.is_double || isa == Isa::generic || !is_small_enough(shape)) return nullptr;
+  if (shape.is_double || isa == Isa::generic || !is_small_enough(shape) || !is_safe(shape)) {
+    return nullptr;
+  }
   // Only ever lowered, for BACKOPS_ISA: before the first primitive, or it has no effect.
   if (isa == Isa::avx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
   try {

@@ -43,11 +43,12 @@ void check_channels(const ConvProblem& p) {
 
 std::int64_t output_size(const ConvProblem& p, int axis) {
   check_range("{stride}", axis, p.stride[axis], 1);
-  check_range("{padding}", axis, p.padding[axis], 0);
+  check_range("{padding}", axis, p.padding_before[axis], 0);
+  check_range("{padding}", axis, p.padding_after[axis], 0);
   check_range("{dilation}", axis, p.dilation[axis], 1);
   const std::int64_t in = p.input_shape[p.ndim - p.rank + axis];
   const std::int64_t kernel = p.weight_shape[2 + axis];
-  const std::int64_t padded = in + 2 * p.padding[axis];
+  const std::int64_t padded = in + p.padding_before[axis] + p.padding_after[axis];
   // Compared without the product, which need not fit 64 bits.
   if (kernel > 1 && p.dilation[axis] > (padded - 1) / (kernel - 1)) {
     throw Error(ErrorKind::shape, "{weight}", shape_text(p.weight_shape, p.rank + 2),
@@ -65,13 +66,19 @@ void check_shape(const char* name, const TensorView& got, const std::int64_t* ex
               because + shape_text(expected, ndim));
 }
 
+std::string padding_text(const ConvProblem& p) {
+  const std::string before = shape_text(p.padding_before, p.rank);
+  const std::string after = shape_text(p.padding_after, p.rank);
+  return before == after ? before : before + " before and " + after + " after";
+}
+
 void check_grad_output(const ConvProblem& p, const std::int64_t* output_shape,
                        const TensorView& grad_output) {
   check_dtype("{grad_output}", grad_output.dtype, p.dtype, " as planned");
   check_shape("{grad_output}", grad_output, output_shape, p.ndim,
               "but {input} " + shape_text(p.input_shape, p.ndim) + " and {weight} " +
                   shape_text(p.weight_shape, p.rank + 2) + " with {stride} " +
-                  shape_text(p.stride, p.rank) + ", {padding} " + shape_text(p.padding, p.rank) +
+                  shape_text(p.stride, p.rank) + ", {padding} " + padding_text(p) +
                   ", {dilation} " + shape_text(p.dilation, p.rank) + " make ");
 }
 
@@ -91,9 +98,6 @@ void check_conv_problem(const ConvProblem& p, std::int64_t output_shape[kMaxDims
   check_sizes("{input}", p.input_shape, p.ndim, batched);
   check_sizes("{weight}", p.weight_shape, p.rank + 2, false);
   check_channels(p);
-  if (!p.wants_input && !p.wants_weight && !p.wants_bias) {
-    throw Error(ErrorKind::param, "{output_mask}", "all False", "expected a gradient to compute");
-  }
   if (batched) output_shape[0] = p.input_shape[0];
   output_shape[p.ndim - p.rank - 1] = p.weight_shape[0];
   for (int axis = 0; axis < p.rank; ++axis) {

@@ -35,7 +35,7 @@ PlanCache<PoolKey, PoolPlan>& pool_cache() {
 }
 
 constexpr std::size_t kPlainConvFields = 10;
-using ConvKey = std::array<std::int64_t, kPlainConvFields + 2 * kMaxDims + 3 * kMaxConvRank>;
+using ConvKey = std::array<std::int64_t, kPlainConvFields + 2 * kMaxDims + 4 * kMaxConvRank>;
 
 ConvKey key_of(const ConvProblem& p, int threads, bool deterministic) {
   ConvKey key{};
@@ -49,7 +49,7 @@ ConvKey key_of(const ConvProblem& p, int threads, bool deterministic) {
   }
   at = std::copy(p.input_shape, p.input_shape + kMaxDims, at);
   at = std::copy(p.weight_shape, p.weight_shape + kMaxDims, at);
-  for (const std::int64_t* list : {p.stride, p.padding, p.dilation}) {
+  for (const std::int64_t* list : {p.stride, p.padding_before, p.padding_after, p.dilation}) {
     at = std::copy(list, list + kMaxConvRank, at);
   }
   return key;

@@ -49,7 +49,8 @@ void set_mask(ConvProblem& problem, nb::handle output_mask) {
 
 void set_parameters(ConvProblem& problem, const ConvArguments& a) {
   read_axes(a.stride, "stride", problem.rank, problem.stride);
-  read_axes(a.padding, "padding", problem.rank, problem.padding);
+  read_axes(a.padding, "padding", problem.rank, problem.padding_before);
+  problem.pad_both_ends();
   read_axes(a.dilation, "dilation", problem.rank, problem.dilation);
   if (!as_int64(a.groups, &problem.groups)) {
     throw Error(ErrorKind::param, "{groups}", short_repr(a.groups), "expected an int");
@@ -244,7 +245,8 @@ nb::tuple conv_geometry(nb::handle input_shape, nb::handle weight_shape, nb::han
     std::int64_t output_shape[kMaxDims];
     check_conv_problem(p, output_shape);
     return nb::make_tuple(as_tuple(output_shape, p.ndim), as_tuple(p.stride, p.rank),
-                          as_tuple(p.padding, p.rank), as_tuple(p.dilation, p.rank), p.groups);
+                          as_tuple(p.padding_before, p.rank), as_tuple(p.dilation, p.rank),
+                          p.groups);
   } catch (const Error& error) {
     raise_as_python(error, "conv", forward_name);
   }

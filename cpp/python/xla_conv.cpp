@@ -100,7 +100,8 @@ ConvProblem read_problem(const Call& call) {
   p.ndim = p.rank + 2;
   const auto axes = static_cast<std::size_t>(p.rank);
   read_attribute(call, "stride", p.stride, axes);
-  read_attribute(call, "padding", p.padding, axes);
+  read_attribute(call, "padding", p.padding_before, axes);
+  p.pad_both_ends();
   read_attribute(call, "dilation", p.dilation, axes);
   p.groups = read_attribute(call, "groups");
   std::int64_t mask[3];
