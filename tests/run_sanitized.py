@@ -34,6 +34,7 @@ PYTHON_TESTS = [
     "test_conv_values.py::test_special_values_of_input_and_weight_reach_what_they_are_multiplied_with",
     "test_infiniop_errors.py",
     "test_infiniop_runtime.py",
+    "test_infiniop_widths.py",
     "test_acl_errors.py",
     "test_acl_runtime.py",
 ]
@@ -47,7 +48,7 @@ CANN_PROGRAMS[ROOT / "tests" / "c" / "acl_stress.cpp"] = [16, 20]
 # PyTorch and JAX allocate in ways a preloaded sanitizer takes minutes to follow, and processes
 # started by a test would not be sanitized.
 WITHOUT = "not pytorch and not torch and not jax and not sparse and not device and not allocates"
-WITHOUT += " and not next_synchronisation and not absurdly"
+WITHOUT += " and not next_synchronisation and not absurdly and not page_ends"
 
 
 def build(sanitizers: str, *options: str, targets: tuple[str, ...] = ()) -> Path:

@@ -38,10 +38,11 @@ ConvProblem problem_of(const ConvArguments& arguments, const TensorView& grad_ou
   problem.dtype = input.dtype;
   std::copy(input.shape, input.shape + input.ndim, problem.input_shape);
   std::copy(weight.shape, weight.shape + weight.ndim, problem.weight_shape);
-  read_axes(arguments.strides, problem.rank, 1, problem.stride);
-  read_axes(arguments.pads, problem.rank, 0, problem.padding_before);
+  const bool narrow = are_narrow(arguments.strides, arguments.dilations, problem.rank);
+  read_axes(arguments.strides, problem.rank, 1, problem.stride, narrow);
+  read_axes(arguments.pads, problem.rank, 0, problem.padding_before, narrow);
   problem.pad_both_ends();
-  read_axes(arguments.dilations, problem.rank, 1, problem.dilation);
+  read_axes(arguments.dilations, problem.rank, 1, problem.dilation, narrow);
   problem.groups = static_cast<std::int64_t>(arguments.groups);
   problem.wants_bias = arguments.bias != nullptr;
   ConvTensors inputs;

@@ -72,6 +72,43 @@ static void create_rows(void) {
   handle->device = INFINI_DEVICE_CPU;
 }
 
+/* Arrays of int, as published clients have them; each is as long as its memory. */
+static int* ints(int first, int second) {
+  int* const values = malloc(2 * sizeof(int));
+  if (values == NULL) exit(2);
+  values[0] = first;
+  values[1] = second;
+  return values;
+}
+
+static infiniStatus_t create_conv_of_ints(int* pads, int* strides, int* dilations) {
+  const ConvProblem problem = legal_conv();
+  const infiniopTensorDescriptor_t tensors[4] = {describe(problem.grad_output),
+                                                 describe(problem.input), describe(problem.weight),
+                                                 describe(problem.bias)};
+  infiniopConvBackwardDescriptor_t desc = &untouched;
+  const infiniStatus_t status =
+      infiniopCreateConvBackwardDescriptor(handle, &desc, tensors[0], tensors[1], tensors[2],
+                                           tensors[3], pads, strides, dilations, problem.groups);
+  CHECK((desc == &untouched) == (status != INFINI_STATUS_SUCCESS));
+  if (desc != &untouched) CHECK_SUCCESS(infiniopDestroyConvBackwardDescriptor(desc));
+  for (int i = 0; i < 4; ++i) infiniopDestroyTensorDescriptor(tensors[i]);
+  free(pads);
+  free(strides);
+  free(dilations);
+  return status;
+}
+
+static void int_rows(void) {
+  CHECK_SUCCESS(create_conv_of_ints(ints(1, 1), ints(2, 2), ints(1, 1)));
+  CHECK_SUCCESS(create_conv_of_ints(ints(1, 1), ints(2, 2), NULL));
+  CHECK_STATUS(create_conv_of_ints(ints(1, 1), NULL, ints(1, 1)), INFINI_STATUS_BAD_TENSOR_SHAPE);
+  CHECK_STATUS(create_conv_of_ints(ints(1, -1), ints(2, 2), NULL), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(create_conv_of_ints(NULL, ints(2, -1), NULL), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(create_conv_of_ints(NULL, ints(0, 2), NULL), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(create_conv_of_ints(NULL, ints(2, 0), ints(1, 1)), INFINI_STATUS_BAD_PARAM);
+}
+
 static void pool_compute_rows(void) {
   static float grad_input[2 * 3 * 8 * 8], grad_output[2 * 3 * 4 * 4], input[2 * 3 * 8 * 8];
   infiniopAvgPoolBackwardDescriptor_t desc;
@@ -135,6 +172,7 @@ int main(void) {
   CHECK_STATUS(infiniopCreateHandle(NULL), INFINI_STATUS_NULL_POINTER);
   CHECK_SUCCESS(infiniopCreateHandle(&handle));
   create_rows();
+  int_rows();
   pool_compute_rows();
   conv_compute_rows();
   CHECK_SUCCESS(infiniopDestroyHandle(handle));

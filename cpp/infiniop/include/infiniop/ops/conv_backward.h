@@ -8,9 +8,10 @@ typedef struct InfiniopDescriptor* infiniopConvBackwardDescriptor_t;
 
 /* Tensors are (N, C, *spatial) with one to three spatial axes, `weight` (C_out, C / n, *kernel), of
  * F16, F32 or BF16. The gradients have the shape and strides of the tensors they belong to.
- * `bias_desc` may be NULL: there is no bias then. `pads` (size_t), `strides` (ptrdiff_t) and
- * `dilations` (size_t) point to one value per spatial axis; each may be NULL: 0, 1 and 1. `n` is
- * the number of groups. */
+ * `bias_desc` may be NULL: there is no bias then. `pads`, `strides` and `dilations` point to one
+ * value per spatial axis; each may be NULL: 0, 1 and 1. Values have 64 bits (size_t, ptrdiff_t) or
+ * 32 (int), the same for all three: strides and dilations, which are never 0, tell which; `pads`
+ * without them have 64. `n` is the number of groups. */
 INFINI_API infiniStatus_t infiniopCreateConvBackwardDescriptor(
     infiniopHandle_t handle, infiniopConvBackwardDescriptor_t* desc_ptr,
     infiniopTensorDescriptor_t grad_output_desc, infiniopTensorDescriptor_t input_desc,
