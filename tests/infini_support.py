@@ -31,6 +31,7 @@ SIGNATURES = {
         "infinirtGetDeviceCount": [c_int, POINTER(c_int)],
         "infinirtSetDevice": [c_int, c_int],
         "infinirtGetDevice": [POINTER(c_int), POINTER(c_int)],
+        "infinirtGetMemInfo": [c_int, c_int, POINTER(c_size_t), POINTER(c_size_t)],
         "infinirtDeviceSynchronize": [],
         "infinirtStreamCreate": [POINTER(c_void_p)],
         "infinirtStreamDestroy": [c_void_p],
@@ -59,6 +60,8 @@ SIGNATURES = {
         "infiniopDestroyHandle": [POINTER(Head)],
         "infiniopCreateTensorDescriptor": [POINTER(c_void_p), c_size_t, Shape, Strides, c_int],
         "infiniopDestroyTensorDescriptor": [c_void_p],
+        "infiniopGetDescriptorDeviceType": [POINTER(Head), POINTER(c_int)],
+        "infiniopGetDescriptorDeviceId": [POINTER(Head), POINTER(c_int)],
         "infiniopCreateAvgPoolBackwardDescriptor": [
             *[POINTER(Head), POINTER(POINTER(Head)), c_void_p, c_void_p, c_void_p],
             *[c_void_p, c_void_p, c_void_p, c_bool],

@@ -414,6 +414,23 @@ def test_handle_and_descriptors_begin_with_the_device():
     pool.destroy()
 
 
+def test_descriptors_tell_their_device(run):
+    of_type, of_id = (
+        infiniop.infiniopGetDescriptorDeviceType,
+        infiniop.infiniopGetDescriptorDeviceId,
+    )
+    desc, told = run.operator.desc, c_int(99)
+    assert (of_type(None, byref(told)), of_id(None, byref(told))) == (Status.BAD_PARAM,) * 2
+    assert (of_type(desc, None), of_id(desc, None)) == (Status.BAD_PARAM,) * 2
+    assert told.value == 99
+    for device in (NVIDIA, 0):  # of any device: nothing else of the descriptor is read
+        desc.contents.device = device
+        check(of_type(desc, byref(told)))
+        assert told.value == device
+        check(of_id(desc, byref(told)))
+        assert told.value == 0
+
+
 def test_handle_needs_its_pointer():
     assert infiniop.infiniopCreateHandle(None) == Status.NULL_POINTER
 
@@ -441,6 +458,18 @@ def test_devices_that_are_not_there():
         assert infinirt.infinirtSetDevice(0, number) == Status.DEVICE_NOT_FOUND
     check(infinirt.infinirtGetDevice(byref(device), byref(device_id)))
     assert (device.value, device_id.value) == (0, 0)
+
+
+def test_memory_of_devices_that_are_not_there():
+    free, total = c_size_t(99), c_size_t(99)
+    ask = infinirt.infinirtGetMemInfo
+    for other in (*range(1, 11), 11, -1):
+        assert ask(other, 0, byref(free), byref(total)) == Status.DEVICE_TYPE_NOT_SUPPORTED
+    for number in (1, -1):
+        assert ask(0, number, byref(free), byref(total)) == Status.DEVICE_NOT_FOUND
+    assert ask(0, 0, None, byref(total)) == Status.NULL_POINTER
+    assert ask(0, 0, byref(free), None) == Status.NULL_POINTER
+    assert (free.value, total.value) == (99, 99)
 
 
 def test_device_counts_refuse_what_is_no_device():

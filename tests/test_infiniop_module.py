@@ -64,7 +64,8 @@ def test_parameters_have_the_documented_names_and_order():
     for name in FUNCTIONS:
         declared = re.search(rf"\b{name}\((.*?)\);", text, re.DOTALL).group(1)
         names = re.findall(r"(\w+)(?=,|$)", declared.replace("void", "", declared == "void"))
-        out = {"count_array", "count", "size"} if "Get" in name else set()
+        values = {"count_array", "count", "size", "free_bytes", "total_bytes"}
+        out = values if "Get" in name else set()
         out |= {n for n in names if n.endswith("_ptr")}
         wanted = [n for n in names if n not in out]
         assert list(inspect.signature(getattr(infiniop, name)).parameters) == wanted, name
@@ -113,7 +114,18 @@ def test_runtime_returns_values_first():
     assert infiniop.infinirtSetDevice(Device.CPU, 0) == Status.SUCCESS
     assert infiniop.infinirtSetDevice(Device.NVIDIA, 0) == Status.DEVICE_TYPE_NOT_SUPPORTED
     assert infiniop.infinirtGetDevice() == (Device.CPU, 0, Status.SUCCESS)
+    free, total, status = infiniop.infinirtGetMemInfo(Device.CPU, 0)
+    assert (0 < free < total, status) == (True, Status.SUCCESS)
+    assert infiniop.infinirtGetMemInfo(Device.CPU, 1) == (None, None, Status.DEVICE_NOT_FOUND)
     assert infiniop.infinirtDeviceSynchronize() == Status.SUCCESS
+
+
+def test_descriptors_tell_their_device(pool):
+    desc, _ = pool
+    assert infiniop.infiniopGetDescriptorDeviceType(desc) == (Device.CPU, Status.SUCCESS)
+    assert infiniop.infiniopGetDescriptorDeviceId(desc) == (0, Status.SUCCESS)
+    assert infiniop.infiniopGetDescriptorDeviceType(None) == (None, Status.BAD_PARAM)
+    assert infiniop.infiniopGetDescriptorDeviceId(None) == (None, Status.BAD_PARAM)
 
 
 def test_memory_stream_and_events_from_python():

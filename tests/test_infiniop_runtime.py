@@ -4,10 +4,12 @@ Nothing here needs a framework, so that it also runs on the sanitized libraries.
 """
 
 import ctypes
+import re
 import subprocess
 import threading
 import time
-from ctypes import byref, c_float, c_int, c_void_p
+from ctypes import byref, c_float, c_int, c_size_t, c_void_p
+from pathlib import Path
 
 import c_programs
 import numpy as np
@@ -99,6 +101,16 @@ def test_counts_of_devices():
 
 
 # Memory
+
+
+def test_memory_of_the_device():
+    free, total = c_size_t(), c_size_t()
+    check(infinirt.infinirtGetMemInfo(0, 0, byref(free), byref(total)))
+    told = dict(re.findall(r"(\w+): +(\d+) kB", Path("/proc/meminfo").read_text()))
+    assert total.value == 1024 * int(told["MemTotal"])
+    assert 0 < free.value < total.value
+    # It changes while the two are read.
+    assert abs(free.value - 1024 * int(told["MemAvailable"])) < total.value / 4
 
 
 @pytest.mark.parametrize("host", ["", "Host"])

@@ -1,6 +1,4 @@
 // Device and host memory, copies and fills.
-#include <sys/sysinfo.h>
-
 #include <cstring>
 #include <string>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "acl/context.h"
 #include "acl/failure.h"
 #include "acl/memory.h"
+#include "runtime/memory.h"
 
 using namespace backops::acl;
 using backops::ByteRange;
@@ -179,10 +178,9 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
     require(total, "total");
     check_enum("attr", attr, ACL_HBM_MEM_NORMAL);
     current_context();
-    struct sysinfo info;
-    if (sysinfo(&info) != 0) throw Failure(ACL_ERROR_INTERNAL_ERROR, "the system does not tell");
-    *free = (info.freeram + info.bufferram) * info.mem_unit;
-    *total = info.totalram * info.mem_unit;
+    const backops::MemoryInfo info = backops::memory_info();
+    *free = info.free;
+    *total = info.total;
   });
 }
 

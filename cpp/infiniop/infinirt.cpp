@@ -35,6 +35,12 @@ bool is_device_type(infiniDevice_t device) {
   return device >= INFINI_DEVICE_CPU && device < INFINI_DEVICE_TYPE_COUNT;
 }
 
+infiniStatus_t find_device(infiniDevice_t device, int device_id) {
+  if (device != INFINI_DEVICE_CPU) return INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED;
+  if (device_id < 0 || device_id >= kCpuCount) return INFINI_STATUS_DEVICE_NOT_FOUND;
+  return INFINI_STATUS_SUCCESS;
+}
+
 // An error code of a queue is the status it came with.
 infiniStatus_t status_of_queue(int error) { return static_cast<infiniStatus_t>(error); }
 
@@ -102,16 +108,28 @@ infiniStatus_t infinirtGetDeviceCount(infiniDevice_t device, int* count) {
 }
 
 infiniStatus_t infinirtSetDevice(infiniDevice_t device, int device_id) {
-  if (device != INFINI_DEVICE_CPU) return INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED;
-  if (device_id < 0 || device_id >= kCpuCount) return INFINI_STATUS_DEVICE_NOT_FOUND;
-  t_device = {device, device_id};
-  return INFINI_STATUS_SUCCESS;
+  const infiniStatus_t status = find_device(device, device_id);
+  if (status == INFINI_STATUS_SUCCESS) t_device = {device, device_id};
+  return status;
 }
 
 infiniStatus_t infinirtGetDevice(infiniDevice_t* device_ptr, int* device_id_ptr) {
   if (device_ptr != nullptr) *device_ptr = t_device.type;
   if (device_id_ptr != nullptr) *device_id_ptr = t_device.id;
   return INFINI_STATUS_SUCCESS;
+}
+
+infiniStatus_t infinirtGetMemInfo(infiniDevice_t device, int device_id, std::size_t* free_bytes,
+                                  std::size_t* total_bytes) {
+  return guarded([&] {
+    if (any_null(free_bytes, total_bytes)) return INFINI_STATUS_NULL_POINTER;
+    const infiniStatus_t status = find_device(device, device_id);
+    if (status != INFINI_STATUS_SUCCESS) return status;
+    const MemoryInfo info = memory_info();
+    *free_bytes = info.free;
+    *total_bytes = info.total;
+    return INFINI_STATUS_SUCCESS;
+  });
 }
 
 infiniStatus_t infinirtDeviceSynchronize() {

@@ -199,6 +199,7 @@ _get_all_device_count = _declare(_infinirt, "infinirtGetAllDeviceCount", c_void_
 _get_device_count = _declare(_infinirt, "infinirtGetDeviceCount", c_int, c_void_p)
 _set_device = _declare(_infinirt, "infinirtSetDevice", c_int, c_int)
 _get_device = _declare(_infinirt, "infinirtGetDevice", c_void_p, c_void_p)
+_get_mem_info = _declare(_infinirt, "infinirtGetMemInfo", c_int, c_int, c_void_p, c_void_p)
 _device_synchronize = _declare(_infinirt, "infinirtDeviceSynchronize")
 # While the arrays that operators may still write to are there.
 atexit.register(_device_synchronize)
@@ -259,6 +260,13 @@ def infinirtGetDevice() -> tuple[Device | None, int | None, Status]:
     device, device_id = c_int(), c_int()
     status = _get_device(byref(device), byref(device_id))
     return (*with_value(status, device, Device)[:1], *with_value(status, device_id, int))
+
+
+def infinirtGetMemInfo(device: int, device_id: int) -> tuple[int | None, int | None, Status]:
+    """Bytes of memory that are free, and that there are."""
+    free, total = c_size_t(), c_size_t()
+    status = _get_mem_info(device, device_id, byref(free), byref(total))
+    return (*with_value(status, free, int)[:1], *with_value(status, total, int))
 
 
 def infinirtDeviceSynchronize() -> Status:
@@ -365,6 +373,10 @@ _create_tensor = _declare(
     _infiniop, "infiniopCreateTensorDescriptor", c_void_p, c_size_t, c_void_p, c_void_p, c_int
 )
 _destroy_tensor = _declare(_infiniop, "infiniopDestroyTensorDescriptor", c_void_p)
+_get_descriptor_device_type = _declare(
+    _infiniop, "infiniopGetDescriptorDeviceType", c_void_p, c_void_p
+)
+_get_descriptor_device_id = _declare(_infiniop, "infiniopGetDescriptorDeviceId", c_void_p, c_void_p)
 _create_pool = _declare(
     _infiniop, "infiniopCreateAvgPoolBackwardDescriptor", *[c_void_p] * 8, c_bool
 )
@@ -411,6 +423,17 @@ def infiniopCreateTensorDescriptor(
 
 def infiniopDestroyTensorDescriptor(desc: Address) -> Status:
     return _destroy_tensor(desc)
+
+
+def infiniopGetDescriptorDeviceType(desc: Address) -> tuple[Device | None, Status]:
+    """The device of an operator's descriptor."""
+    device = c_int()
+    return with_value(_get_descriptor_device_type(desc, byref(device)), device, Device)
+
+
+def infiniopGetDescriptorDeviceId(desc: Address) -> tuple[int | None, Status]:
+    device_id = c_int()
+    return with_value(_get_descriptor_device_id(desc, byref(device_id)), device_id, int)
 
 
 def infiniopCreateAvgPoolBackwardDescriptor(

@@ -19,6 +19,9 @@ INFINI_API infiniStatus_t infinirtGetDeviceCount(infiniDevice_t device, int* cou
 INFINI_API infiniStatus_t infinirtSetDevice(infiniDevice_t device, int device_id);
 /* Either pointer may be NULL. */
 INFINI_API infiniStatus_t infinirtGetDevice(infiniDevice_t* device_ptr, int* device_id_ptr);
+/* Of the machine; free is what programs can have without swapping. */
+INFINI_API infiniStatus_t infinirtGetMemInfo(infiniDevice_t device, int device_id,
+                                             size_t* free_bytes, size_t* total_bytes);
 
 /* Synchronisation returns the first error of the work it waited for, once. */
 INFINI_API infiniStatus_t infinirtDeviceSynchronize(void);

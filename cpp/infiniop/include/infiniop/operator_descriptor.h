@@ -10,4 +10,9 @@ struct InfiniopDescriptor {
   int device_id;
 };
 
+INFINI_API infiniStatus_t infiniopGetDescriptorDeviceType(const struct InfiniopDescriptor* desc,
+                                                          infiniDevice_t* device_ptr);
+INFINI_API infiniStatus_t infiniopGetDescriptorDeviceId(const struct InfiniopDescriptor* desc,
+                                                        int* device_id_ptr);
+
 #endif
