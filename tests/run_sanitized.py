@@ -33,6 +33,7 @@ PYTHON_TESTS = [
     "test_conv_values.py::test_special_values_of_grad_output_reach_exactly_their_windows",
     "test_conv_values.py::test_special_values_of_input_and_weight_reach_what_they_are_multiplied_with",
     "test_infiniop_errors.py",
+    "test_infiniop_functions.py",
     "test_infiniop_runtime.py",
     "test_infiniop_widths.py",
     "test_acl_errors.py",

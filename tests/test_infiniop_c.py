@@ -9,7 +9,7 @@ import sys
 import pytest
 import support
 from c_programs import EXAMPLES, WARNINGS, build_c, compiler
-from infini_support import SIGNATURES, infiniop, infinirt
+from infini_support import SIGNATURES
 
 from backops.__main__ import main
 from backops.infiniop import root
@@ -80,17 +80,7 @@ def all_headers():
     return "".join((root() / "include" / name).read_text() for name in HEADERS)
 
 
-@pytest.mark.parametrize(
-    ("library", "name"), [(infinirt, "libinfinirt.so"), (infiniop, "libinfiniop.so")]
-)
-def test_library_exports_the_documented_functions_and_nothing_else(library, name):
-    nm = shutil.which("nm")
-    assert nm, "this test needs nm"
-    lines = run([nm, "-D", "--defined-only", root() / "lib" / name]).splitlines()
-    assert {line.split()[-1] for line in lines} == set(SIGNATURES[library])
-
-
-def test_headers_declare_every_function():
+def test_headers_declare_every_function_that_is_built():
     declared = set(re.findall(r"\binfini(?:rt|op)[A-Z]\w+(?=\()", all_headers()))
     assert declared == {name for names in SIGNATURES.values() for name in names}
 

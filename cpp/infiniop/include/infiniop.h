@@ -1,4 +1,5 @@
-/* Everything of InfiniOp. */
+/* Everything of InfiniOp that is built here. The library has InfiniCore's other functions too; they
+ * return INFINI_STATUS_NOT_IMPLEMENTED. */
 #ifndef INFINIOP_H
 #define INFINIOP_H
 

@@ -1,4 +1,5 @@
-/* Devices, streams, events and memory. The one device is the CPU. */
+/* Devices, streams, events and memory. The one device is the CPU. The library has InfiniCore's
+ * other functions too, such as graph capture; they return INFINI_STATUS_NOT_IMPLEMENTED. */
 #ifndef INFINIRT_H
 #define INFINIRT_H
 
