@@ -21,6 +21,7 @@ from infini_support import (
     create_conv,
     create_handle,
     create_pool,
+    create_stream,
     infiniop,
     infinirt,
     is_untouched,
@@ -527,6 +528,28 @@ def test_runtime_refuses_unknown_kinds_and_flags():
     event = c_void_p(99)
     assert infinirt.infinirtEventCreateWithFlags(byref(event), 4) == Status.BAD_PARAM
     assert event.value == 99
+
+
+@pytest.mark.parametrize("size", [2**47 + 1, 2**63, 2**64 - 4096, 2**64 - 1])
+@pytest.mark.parametrize("stream", ["none", "queued"])
+def test_copies_and_fills_that_no_memory_can_hold_are_refused(size, stream):
+    memory = np.full(64, 7, np.uint8)
+    address = memory.ctypes.data
+    last = 2**64 - 64  # of all addresses
+    queue = create_stream() if stream == "queued" else None
+    copy, fill = infinirt.infinirtMemcpyAsync, infinirt.infinirtMemsetAsync
+    for status in (
+        copy(address, address, size, 0, queue),
+        copy(last, address, 64, 0, queue),
+        copy(address, last, 64, 0, queue),
+        fill(address, 0, size, queue),
+        fill(last, 0, 64, queue),
+        infinirt.infinirtMemcpy(address, address, size, 0),
+        infinirt.infinirtMemset(address, 0, size),
+    ):
+        assert status == Status.BAD_PARAM
+    check(infinirt.infinirtStreamDestroy(queue))
+    assert (memory == 7).all()
 
 
 @pytest.mark.parametrize("size", [2**47, 2**63, 2**64 - 64, 2**64 - 1])

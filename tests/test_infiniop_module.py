@@ -314,6 +314,52 @@ def test_memory_smaller_than_it_is_said_to_be_is_refused(pool):
     assert not out.any()
 
 
+@pytest.mark.parametrize("size", [17, 2**40, 2**64 - 1])
+@pytest.mark.parametrize("stream", [False, True])
+def test_sources_smaller_than_they_are_said_to_be_are_refused(size, stream):
+    queue = infiniop.infinirtStreamCreate()[0] if stream else None
+    memory, _ = infiniop.infinirtMalloc(64)
+    for source in (bytearray(16), np.zeros(4, np.float32), np.zeros(8, np.float32)[4:]):
+        with pytest.raises(backops.ParamError, match=f"src is memory of 16 bytes.*least {size}"):
+            infiniop.infinirtMemcpyAsync(memory, source, size, MemcpyKind.H2D, queue)
+        with pytest.raises(backops.ParamError, match="src"):
+            infiniop.infinirtMemcpy(memory, source, size, MemcpyKind.H2D)
+        assert infiniop.infinirtMemcpyAsync(memory, source, 16, 0, queue) == Status.SUCCESS
+    assert infiniop.infinirtStreamDestroy(queue) == Status.SUCCESS
+    assert infiniop.infinirtFree(memory) == Status.SUCCESS
+
+
+@pytest.mark.parametrize("size", [-1, 2**64, 2**64 + 16])
+def test_sizes_that_are_none_are_refused(size, pool, handle):
+    desc, _ = pool
+    memory = np.zeros(16, np.uint8)
+    address = memory.ctypes.data
+    for call in (
+        lambda: infiniop.infinirtMalloc(size),
+        lambda: infiniop.infinirtMallocHost(size),
+        lambda: infiniop.infinirtMallocAsync(size, None),
+        lambda: infiniop.infinirtMemcpy(address, address, size, 0),
+        lambda: infiniop.infinirtMemcpyAsync(memory, memory, size, 0, None),
+        lambda: infiniop.infinirtMemset(address, 0, size),
+        lambda: infiniop.infinirtMemsetAsync(memory, 0, size, None),
+        lambda: infiniop.infiniopCreateTensorDescriptor(size, None, None, DType.F32),
+        lambda: infiniop.infiniopAvgPoolBackward(desc, None, size, None, None, None, None),
+    ):
+        with pytest.raises(backops.ParamError, match=f"is {size}, expected 0 to"):
+            call()
+
+
+def test_numbers_beyond_64_bits_are_refused(handle):
+    for number in (2**64 + 4, -(2**63) - 1):
+        with pytest.raises(backops.ParamError, match=rf"shape\[2\] is {number}"):
+            infiniop.infiniopCreateTensorDescriptor(3, (1, 1, number), None, DType.F32)
+    large = describe((1, 1, 4))
+    with pytest.raises(backops.ParamError, match="n is"):
+        infiniop.infiniopCreateConvBackwardDescriptor(
+            handle, large, large, large, None, None, None, None, 2**64 + 1
+        )
+
+
 def test_results_must_be_writable(pool):
     desc, size = pool
     values, workspace = np.ones((1, 1, 2), np.float32), np.empty(size, np.uint8)

@@ -7,9 +7,6 @@
 namespace backops {
 namespace {
 
-// The address space of a process; sums of a few such distances stay far inside 63 bits.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;
-
 void set_shape(TensorView& view, const std::int64_t* shape, std::size_t ndim,
                const char* argument) {
   if (ndim > kMaxDims) {

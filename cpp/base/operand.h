@@ -9,6 +9,9 @@
 
 namespace backops {
 
+// The address space of a process; sums of a few such distances stay far inside 63 bits.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;
+
 class BACKOPS_API Operand {
  public:
   // `strides` has as many elements as `shape`, or is null: contiguous. Strides and offset count

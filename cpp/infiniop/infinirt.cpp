@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 
+#include "base/operand.h"
 #include "infiniop/status.h"
 #include "infiniop/stream.h"
 #include "runtime/event.h"
@@ -63,12 +65,20 @@ infiniStatus_t allocate(void** p_ptr, std::size_t size) {
   return INFINI_STATUS_SUCCESS;
 }
 
+// Whether there can be so much memory at an address: less than a process has, and not around the
+// end of all addresses.
+bool can_be(const void* memory, std::size_t bytes) {
+  return bytes <= std::size_t{kMostBytes} && bytes <= std::numeric_limits<std::uintptr_t>::max() -
+                                                          reinterpret_cast<std::uintptr_t>(memory);
+}
+
 infiniStatus_t copy(void* dst, const void* src, std::size_t size, infinirtMemcpyKind_t kind,
                     infinirtStream_t stream) {
   return guarded([&] {
     if (kind < INFINIRT_MEMCPY_H2H || kind > INFINIRT_MEMCPY_D2D) return INFINI_STATUS_BAD_PARAM;
     if (size == 0) return INFINI_STATUS_SUCCESS;
     if (any_null(dst, src)) return INFINI_STATUS_NULL_POINTER;
+    if (!can_be(dst, size) || !can_be(src, size)) return INFINI_STATUS_BAD_PARAM;
     return launch(stream, [=] {
       std::memmove(dst, src, size);
       return INFINI_STATUS_SUCCESS;
@@ -80,6 +90,7 @@ infiniStatus_t fill(void* ptr, int value, std::size_t count, infinirtStream_t st
   return guarded([&] {
     if (count == 0) return INFINI_STATUS_SUCCESS;
     if (ptr == nullptr) return INFINI_STATUS_NULL_POINTER;
+    if (!can_be(ptr, count)) return INFINI_STATUS_BAD_PARAM;
     return launch(stream, [=] {
       std::memset(ptr, value, count);
       return INFINI_STATUS_SUCCESS;

@@ -38,6 +38,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from backops import _native
 from backops._c_interface import (
     Address,
     LaunchedArrays,
@@ -182,11 +183,31 @@ def _declare(library: CDLL, name: str, *parameters: Any) -> Callable[..., Status
 _MOST_AXES = 64
 
 
-def _int64s(values: Axes, beyond: int) -> Any:
+def _checked(number: int, name: str, lowest: int = 0) -> int:
+    """A number that C takes in 64 bits; ctypes would cut off what is more."""
+    if lowest <= number < 1 << 64:
+        return number
+    raise ParamError(f"{name} is {number}, expected {lowest} to {2**64 - 1}")
+
+
+def _source_address(value: Tensor, size: int) -> Address:
+    """The address of `size` bytes to read."""
+    if value is None or isinstance(value, int):
+        return value
+    address, lowest, count = _native.span_of_tensor(value, "src")
+    there = lowest + count - address
+    if there < size:
+        raise ParamError(f"src is memory of {there} bytes, expected at least {size}")
+    return address
+
+
+def _int64s(values: Axes, name: str, beyond: int) -> Any:
     """An array for C, or the address as it is."""
     if values is None or isinstance(values, int):
         return values
-    numbers = [int(value) for value in values]
+    numbers = [
+        _checked(int(value), f"{name}[{axis}]", -(1 << 63)) for axis, value in enumerate(values)
+    ]
     return (c_int64 * max(_MOST_AXES, len(numbers)))(
         *numbers, *[beyond] * (_MOST_AXES - len(numbers))
     )
@@ -322,11 +343,11 @@ def infinirtEventElapsedTime(start: Address, end: Address) -> tuple[float | None
 
 
 def infinirtMalloc(size: int) -> tuple[Address, Status]:
-    return created(_malloc, size)
+    return created(_malloc, _checked(size, "size"))
 
 
 def infinirtMallocHost(size: int) -> tuple[Address, Status]:
-    return created(_malloc_host, size)
+    return created(_malloc_host, _checked(size, "size"))
 
 
 def infinirtFree(ptr: Address) -> Status:
@@ -338,18 +359,19 @@ def infinirtFreeHost(ptr: Address) -> Status:
 
 
 def infinirtMemcpy(dst: Tensor, src: Tensor, size: int, kind: int) -> Status:
-    return _memcpy(memory_address(dst, "dst", size), input_address(src, "src"), size, kind)
+    _checked(size, "size")
+    return _memcpy(memory_address(dst, "dst", size), _source_address(src, size), size, kind)
 
 
 def infinirtMemcpyAsync(dst: Tensor, src: Tensor, size: int, kind: int, stream: Address) -> Status:
+    _checked(size, "size")
+    addresses = memory_address(dst, "dst", size), _source_address(src, size)
     _keep(stream, dst, src)
-    return _memcpy_async(
-        memory_address(dst, "dst", size), input_address(src, "src"), size, kind, stream
-    )
+    return _memcpy_async(*addresses, size, kind, stream)
 
 
 def infinirtMallocAsync(size: int, stream: Address) -> tuple[Address, Status]:
-    return created(_malloc_async, size, stream)
+    return created(_malloc_async, _checked(size, "size"), stream)
 
 
 def infinirtFreeAsync(ptr: Address, stream: Address) -> Status:
@@ -357,12 +379,14 @@ def infinirtFreeAsync(ptr: Address, stream: Address) -> Status:
 
 
 def infinirtMemset(ptr: Tensor, value: int, count: int) -> Status:
+    _checked(count, "count")
     return _memset(memory_address(ptr, "ptr", count), value, count)
 
 
 def infinirtMemsetAsync(ptr: Tensor, value: int, count: int, stream: Address) -> Status:
+    address = memory_address(ptr, "ptr", _checked(count, "count"))
     _keep(stream, ptr)
-    return _memset_async(memory_address(ptr, "ptr", count), value, count, stream)
+    return _memset_async(address, value, count, stream)
 
 
 # ---- infiniop ------------------------------------------------------------------------------------
@@ -418,7 +442,13 @@ def infiniopCreateTensorDescriptor(
             f"infiniopCreateTensorDescriptor: strides are {tuple(strides)}, expected one for each "
             f"of shape {tuple(shape)}"
         )
-    return created(_create_tensor, ndim, _int64s(shape, 0), _int64s(strides, 0), dtype)
+    return created(
+        _create_tensor,
+        _checked(ndim, "ndim"),
+        _int64s(shape, "shape", 0),
+        _int64s(strides, "strides", 0),
+        dtype,
+    )
 
 
 def infiniopDestroyTensorDescriptor(desc: Address) -> Status:
@@ -458,9 +488,9 @@ def infiniopCreateAvgPoolBackwardDescriptor(
         grad_input_desc,
         grad_output_desc,
         input_desc,
-        _int64s(kernel_size, -1),
-        _int64s(strides, -1),
-        _int64s(pads, -1),
+        _int64s(kernel_size, "kernel_size", -1),
+        _int64s(strides, "strides", -1),
+        _int64s(pads, "pads", -1),
         ceil_mode,
     )
     return with_value(status, desc, int)
@@ -482,6 +512,7 @@ def infiniopAvgPoolBackward(
     stream: Address,
 ) -> Status:
     """Writes ``grad_input``: at once without a stream, else when its turn comes."""
+    _checked(workspace_size, "workspace_size")
     _keep(stream, workspace, grad_input, grad_output, input)
     return _pool(
         desc,
@@ -522,10 +553,10 @@ def infiniopCreateConvBackwardDescriptor(
         input_desc,
         weight_desc,
         bias_desc,
-        _int64s(pads, -1),
-        _int64s(strides, -1),
-        _int64s(dilations, -1),
-        n,
+        _int64s(pads, "pads", -1),
+        _int64s(strides, "strides", -1),
+        _int64s(dilations, "dilations", -1),
+        _checked(n, "n", -(1 << 63)),
     )
     return with_value(status, desc, int)
 
@@ -549,6 +580,7 @@ def infiniopConvBackward(
     stream: Address,
 ) -> Status:
     """Writes the three gradients: at once without a stream, else when their turn comes."""
+    _checked(workspace_size, "workspace_size")
     _keep(stream, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight)
     return _conv(
         desc,

@@ -63,7 +63,8 @@ typedef enum INFINI_INT_ENUM {
   INFINIRT_MEMCPY_D2D = 3
 } infinirtMemcpyKind_t;
 
-/* Sizes count bytes. INTERNAL_ERROR where there is no memory. */
+/* Sizes count bytes. INTERNAL_ERROR where there is no memory; BAD_PARAM for copies and fills of
+ * more than 2^47 bytes, or beyond the last address. */
 INFINI_API infiniStatus_t infinirtMalloc(void** p_ptr, size_t size);
 INFINI_API infiniStatus_t infinirtMallocHost(void** p_ptr, size_t size);
 INFINI_API infiniStatus_t infinirtFree(void* ptr);
