@@ -9,7 +9,7 @@ import sys
 import pytest
 import support
 from c_programs import EXAMPLES, WARNINGS, build_c, compiler
-from infini_support import SIGNATURES
+from infini_support import HAS_ONEDNN, SIGNATURES
 
 from backops.__main__ import main
 from backops.infiniop import root
@@ -176,7 +176,10 @@ int main(void) {
     run([build_c(source, tmp_path, root(), "-ldl")])
 
 
-def test_program_may_end_while_work_is_queued(tmp_path):
+@pytest.mark.parametrize("engine", ["", "onednn"])
+def test_program_may_end_while_work_is_queued(engine, tmp_path):
+    if engine == "onednn" and not HAS_ONEDNN:
+        pytest.skip("this build has no oneDNN")
     source = tmp_path / "ending.c"
     source.write_text(
         f"""
@@ -196,7 +199,7 @@ int main(int count, char **arguments) {{
   void *space;
   (void)arguments;
   if (infiniopCreateHandle(&handle) || infinirtStreamCreate(&stream)) return 1;
-  problem.groups = 1; /* dense, and large enough for oneDNN */
+  problem.groups = 1;
   problem.bias.is_null = 1;
   problem.grad_output.shape[1] = problem.input.shape[1] = 32;
   problem.weight.shape[0] = problem.weight.shape[1] = 32;
@@ -218,8 +221,8 @@ int main(int count, char **arguments) {{
     )
     program = build_c(source, tmp_path, root(), "-D_GNU_SOURCE")
     for _ in range(5):
-        run([program])
-        run([program, "forks"])
+        run([program], BACKOPS_ENGINE=engine)
+        run([program, "forks"], BACKOPS_ENGINE=engine)
 
 
 # Memory
