@@ -1,7 +1,8 @@
 """InfiniOp's AvgPoolBackward and ConvBackward, and InfiniRT's runtime, under their own names.
 
-Every C function that the headers declare is here with its parameters in the documented order. An out-pointer
-becomes a return value: values first, the status last; a value is None where there was an error.
+Every C function that the headers declare is here, with its parameters in the documented order. An
+out-pointer becomes a return value: values first, the status last; a value is None where there was
+an error.
 
 >>> import numpy as np
 >>> from backops import infiniop
