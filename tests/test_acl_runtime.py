@@ -174,6 +174,39 @@ def test_wrong_copies_and_fills_change_nothing(device):
     assert not host.any()
 
 
+@pytest.mark.parametrize("count", [(1 << 64) - 1, (1 << 64) - 128, 1 << 63, (1 << 47) + 1])
+def test_counts_beyond_any_memory(device, count):
+    """The end of such bytes, counted in 64 bits, may lie before their beginning."""
+    host = np.zeros(256, np.uint8)
+    memory = DeviceMemory(np.full(256, 5, np.uint8))
+    own, inside = host.ctypes.data, memory.address + 128
+    for to, source, kind in (
+        (inside, own, H2D),
+        (own, inside, D2H),
+        (inside, memory.address, D2D),
+        (own, own + 128, H2H),
+        (inside, own, DEFAULT),
+        (own, own + 128, DEFAULT),
+    ):
+        assert acl.aclrtMemcpy(to, count, source, count, kind) == Status.RT_PARAM_INVALID
+        told = f"count is {count}, expected at most 2**47: there is no such memory"
+        assert message() == f"aclrtMemcpy: {told}"
+        assert acl.aclrtMemcpyAsync(to, count, source, count, kind, None) == Status.RT_PARAM_INVALID
+    for where in (inside, own):
+        assert acl.aclrtMemset(where, count, 1, count) == Status.RT_PARAM_INVALID
+        assert acl.aclrtMemsetAsync(where, count, 1, count, None) == Status.RT_PARAM_INVALID
+    assert acl.aclrtHostRegister(own, count, 0) == (None, Status.RT_PARAM_INVALID)
+    assert f"size is {count}, expected at most 2**47" in message()
+    check(acl.aclrtSynchronizeDevice())
+    assert (memory.read() == 5).all()
+    assert not host.any()
+
+
+def test_host_memory_is_not_registered_across_the_end_of_all_addresses(device):
+    assert acl.aclrtHostRegister((1 << 64) - 64, 128, 0) == (None, Status.RT_PARAM_INVALID)
+    assert "ptr is at bytes 0xffffffffffffffc0 to" in message()
+
+
 def test_wrong_allocations(device):
     assert acl.aclrtMalloc(0, 0) == (None, Status.INVALID_PARAM)
     assert acl.aclrtMalloc(8, 3) == (None, Status.INVALID_PARAM)
@@ -256,6 +289,15 @@ def test_tensor_before_its_allocation_and_beyond_by_strides(device):
         assert "gradOutput is at bytes" in message()
     assert Pool(gradOutput={"strides": (1, 1, -2, 1), "offset": 2}).launch() == Status.SUCCESS
     check(acl.aclrtSynchronizeDevice())
+
+
+@pytest.mark.parametrize("name", ["gradOutput", "self", "gradInput"])
+def test_tensor_around_the_end_of_all_addresses(device, name):
+    """Its last byte has a lower address than its first one."""
+    memory = DeviceMemory(np.zeros(16, np.float32))
+    pool = Pool(**{name: {"data": memory.address, "offset": -(memory.address // 4) - 1}})
+    assert pool.launch() == Status.RUNTIME_ERROR
+    assert f"{name} is at bytes 0xfffffffffffffffc to 0x" in message()
 
 
 def test_freed_memory(device):

@@ -11,6 +11,7 @@
 
 using namespace backops::acl;
 using backops::ByteRange;
+using backops::kMostBytes;
 using backops::range_of;
 
 namespace {
@@ -25,6 +26,13 @@ void check_enum(const char* argument, int value, int last) {
 
 void check_size(std::size_t size) {
   if (size == 0) throw Failure(ACL_ERROR_INVALID_PARAM, "size", "0", "expected at least 1");
+}
+
+// Of memory of the host nothing else is known.
+void check_exists(const char* argument, std::size_t bytes) {
+  if (bytes <= std::size_t{kMostBytes}) return;
+  throw Failure(ACL_ERROR_RT_PARAM_INVALID, argument, std::to_string(bytes),
+                "expected at most 2**47: there is no such memory");
 }
 
 void* allocate(Memory& memory, std::size_t size) {
@@ -68,6 +76,7 @@ bool is_on_device(const void* memory) {
 }
 
 void check_room(const char* argument, std::size_t room, std::size_t count) {
+  check_exists("count", count);
   if (count <= room) return;
   throw Failure(ACL_ERROR_RT_PARAM_INVALID, "count", std::to_string(count),
                 std::string("expected at most ") + argument + " = " + std::to_string(room));
@@ -158,7 +167,13 @@ aclError aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type,
     require(devPtr, "devPtr");
     check_enum("type", type, ACL_HOST_REGISTER_MAPPED);
     check_size(size);
-    device_memory().map(range_of(ptr, size));
+    check_exists("size", size);
+    const ByteRange range = range_of(ptr, size);
+    if (range.size() < size) {
+      throw Failure(ACL_ERROR_RT_PARAM_INVALID, "ptr", "at bytes " + text_of(range),
+                    "expected " + std::to_string(size) + " bytes before the last address");
+    }
+    device_memory().map(range);
     *devPtr = ptr;
   });
 }

@@ -2,6 +2,7 @@
 // element size; they may be negative or zero.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,6 +14,9 @@ namespace backops {
 
 constexpr int kMaxDims = 8;
 
+// No process has more memory; sums of a few such distances stay far inside 63 bits.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;
+
 struct TensorView {
   char* data;
   DType dtype;
@@ -21,19 +25,23 @@ struct TensorView {
   std::int64_t stride_bytes[kMaxDims];
 };
 
-// Addresses from `begin` to before `end`.
+// Addresses from `begin` to before `end`. One whose end lies before its beginning goes around the
+// end of all addresses, and is in no other.
 struct ByteRange {
   std::uintptr_t begin = 0, end = 0;
 
-  bool holds(const ByteRange& other) const { return begin <= other.begin && other.end <= end; }
+  bool holds(const ByteRange& other) const {
+    return begin <= other.begin && other.begin <= other.end && other.end <= end;
+  }
   bool has(std::uintptr_t address) const { return begin <= address && address < end; }
   bool meets(const ByteRange& other) const { return begin < other.end && other.begin < end; }
   std::size_t size() const { return end - begin; }
 };
 
+// Up to the end of all addresses, if there are not that many bytes.
 inline ByteRange range_of(const void* memory, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  return {begin, begin + bytes};
+  return {begin, begin + std::min<std::uintptr_t>(bytes, UINTPTR_MAX - begin)};
 }
 
 // From a view's lowest to its highest byte; of no size where the view is empty.

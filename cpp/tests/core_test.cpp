@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/operand.h"
 #include "base/tensor.h"
 #include "ops/pool_backward.h"
 #include "ops/windows.h"
@@ -106,6 +107,22 @@ void test_overlap_sees_every_shared_byte() {
     CHECK_EQUAL(overlap(b, a), expected);
   }
   CHECK(overlaps > 2000 && overlaps < 18000);  // both answers were asked for
+}
+
+void test_ranges_end_with_the_addresses() {
+  const auto* const near_the_end = reinterpret_cast<const char*>(UINTPTR_MAX - 15);
+  const ByteRange range = range_of(near_the_end, SIZE_MAX);
+  CHECK_EQUAL(range.begin, UINTPTR_MAX - 15);
+  CHECK_EQUAL(range.end, UINTPTR_MAX);
+  CHECK(range.meets(range_of(near_the_end + 8, 1)));
+  CHECK(!range_of(nullptr, 64).holds(range_of(reinterpret_cast<const char*>(32), SIZE_MAX)));
+  CHECK_EQUAL(range_of(near_the_end, 8).size(), std::size_t{8});
+  // An operand whose offset leads below address 0.
+  const std::int64_t shape[] = {4};
+  const Operand below(DType::float32, shape, 1, nullptr, -2, "below");
+  const ByteRange around = below.range(reinterpret_cast<const void*>(4));
+  CHECK(around.end < around.begin && around.size() == 16);
+  CHECK(!range_of(nullptr, SIZE_MAX).holds(around));
 }
 
 void test_overlapping_elements_are_seen() {
@@ -1001,6 +1018,7 @@ void test_empty_batch_writes_nothing() {
 int main() {
   using namespace backops;
   test_overlap_sees_every_shared_byte();
+  test_ranges_end_with_the_addresses();
   test_overlapping_elements_are_seen();
   test_dense_bytes_stop_at_63_bits();
   test_shape_text_reads_like_python();
