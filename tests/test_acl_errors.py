@@ -643,6 +643,46 @@ def test_destroyed_arguments_are_told():
         assert acl.aclDestroyIntArray(made["padding"]) == INVALID
 
 
+# What only one series refuses, or alone takes.
+SERIES = {
+    "Atlas A2": ("Ascend910B1", "Ascend910B2C", "Ascend910B4-1"),
+    "Atlas A3": ("Ascend910_9391", "Ascend910_9372"),
+    "Ascend 950": ("Ascend950", "Ascend950DT_9582"),
+    "Atlas training series": (
+        "Ascend910A",
+        "Ascend910B",
+        "Ascend910ProA",
+        "Ascend910ProB",
+        "Ascend910PremiumA",
+    ),
+    "Atlas inference series": ("Ascend310P1", "Ascend310P3"),
+    "Atlas 200I/500 A2": ("Ascend310B1",),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "series"), [(name, series) for series, names in SERIES.items() for name in names]
+)
+def test_names_of_products(name, series):
+    with initialised(name):
+        assert acl.aclrtGetSocName() == name
+        # bfloat16, on those that have it with a mode it refuses.
+        bfloat = adaptive3d(**with_all(adaptive3d, dtype=BF16))
+        without = series in ("Atlas training series", "Atlas inference series")
+        assert bfloat == (INVALID if without else Status.SUCCESS)
+        status = pool2d(**global_of(BF16), cubeMathType=2)
+        assert status == (NOT_FOUND if series == "Atlas 200I/500 A2" else INVALID)
+        told = acl.aclGetRecentErrMsg()
+        assert told.endswith(f" {series}") or f" is {series}, " in told
+
+
+@pytest.mark.parametrize("name", ["Ascend910", "Ascend910ProC", "Ascend910Premium", "ascend910B1"])
+def test_names_of_no_product(name, monkeypatch):
+    monkeypatch.setenv("BACKOPS_SOC", name)
+    assert acl.aclInit() == Status.INVALID_PARAM
+    assert f"BACKOPS_SOC is '{name}', expected one of " in acl.aclGetRecentErrMsg()
+
+
 def test_unknown_product(monkeypatch):
     monkeypatch.setenv("BACKOPS_SOC", "Ascend1")
     assert acl.aclInit() == Status.INVALID_PARAM

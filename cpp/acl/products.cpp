@@ -15,15 +15,30 @@ constexpr CubeRules kA2Cube{true, Rounding::hf32_11, true, false};
 constexpr CubeRules k950Cube{true, Rounding::hf32_10, true, true};
 constexpr CubeRules kHalfCube{false, Rounding::float16, false, false};  // has no float32
 
-// Longer names before those they begin with.
-constexpr Product kProducts[] = {
-    {"Ascend910_93*", "Atlas A3", true, true, 0, kA2Cube},
-    {"Ascend910B*", "Atlas A2", true, true, 0, kA2Cube},
-    {"Ascend950*", "Ascend 950", true, true, 0, k950Cube},
-    {"Ascend910A", "Atlas training series", false, true, 255, kHalfCube},
-    {"Ascend910ProB", "Atlas training series", false, true, 255, kHalfCube},
-    {"Ascend310P*", "Atlas inference series", false, true, 255, kHalfCube},
-    {"Ascend310B*", "Atlas 200I/500 A2", true, false, 0, kA2Cube},
+constexpr Product kA2{"Atlas A2", true, true, 0, kA2Cube};
+constexpr Product kA3{"Atlas A3", true, true, 0, kA2Cube};
+constexpr Product k950{"Ascend 950", true, true, 0, k950Cube};
+constexpr Product kTraining{"Atlas training series", false, true, 255, kHalfCube};
+constexpr Product kInference{"Atlas inference series", false, true, 255, kHalfCube};
+constexpr Product k200I{"Atlas 200I/500 A2", true, false, 0, kA2Cube};
+
+struct SocName {
+  const char* pattern;  // a trailing * stands for anything
+  const Product* product;
+};
+
+// The first that fits counts: Ascend910B without a digit is older than Ascend910B1.
+constexpr SocName kSocNames[] = {
+    {"Ascend910_93*", &kA3},
+    {"Ascend910A", &kTraining},
+    {"Ascend910B", &kTraining},
+    {"Ascend910ProA", &kTraining},
+    {"Ascend910ProB", &kTraining},
+    {"Ascend910PremiumA", &kTraining},
+    {"Ascend910B*", &kA2},
+    {"Ascend950*", &k950},
+    {"Ascend310P*", &kInference},
+    {"Ascend310B*", &k200I},
 };
 
 bool matches(const std::string& pattern, const std::string& name) {
@@ -32,8 +47,8 @@ bool matches(const std::string& pattern, const std::string& name) {
 }
 
 const Product* find_product(const std::string& name) {
-  for (const Product& product : kProducts) {
-    if (matches(product.soc_name, name)) return &product;
+  for (const SocName& each : kSocNames) {
+    if (matches(each.pattern, name)) return each.product;
   }
   return nullptr;
 }
@@ -78,8 +93,8 @@ const Product& current_product() {
   const Soc& soc = current_soc();
   if (soc.product != nullptr) return *soc.product;
   std::string known;
-  for (const Product& product : kProducts) {
-    known += std::string(known.empty() ? "" : ", ") + product.soc_name;
+  for (const SocName& each : kSocNames) {
+    known += std::string(known.empty() ? "" : ", ") + each.pattern;
   }
   throw Failure(ACL_ERROR_INVALID_PARAM, "BACKOPS_SOC", "'" + soc.name + "'",
                 "expected one of " + known);

@@ -18,7 +18,6 @@ struct CubeRules {
 };
 
 struct Product {
-  const char* soc_name;  // a trailing * stands for anything
   const char* series;
   bool has_bfloat16;
   bool has_avg_pool2d;
