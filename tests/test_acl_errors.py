@@ -237,6 +237,14 @@ ROWS = [
         "the format of gradInput is NCL, expected that of self, NCHW",
     ),
     (
+        pool2d,
+        WITH_POOL,
+        reshaped(pool2d, self=(3, 8, 8), gradInput=(3, 8, 8))
+        | {"gradOutput": Spec((3, 4, 4), HALF, Format.ND)},
+        INVALID,
+        "the format of gradOutput is ND, expected NCHW or NCL for 3 axes",
+    ),
+    (
         adaptive3d,
         ALL,
         with_all(adaptive3d, format=Format.NCHW),
@@ -543,6 +551,19 @@ OK = [
     (pool2d, WITH_POOL, {"stride": None}),
     (pool2d, WITH_POOL, {"stride": []}),
     (pool2d, WITH_POOL, {"kernelSize": [2], "stride": [2], "padding": [0]}),
+    *[
+        (
+            pool2d,
+            WITH_POOL,
+            {
+                "gradOutput": Spec((3, 4, 4), HALF, own),
+                "self": Spec((3, 8, 8), HALF, others),
+                "gradInput": Spec((3, 8, 8), HALF, others),
+            },
+        )
+        for own in (Format.NCL, Format.NCHW)
+        for others in (Format.NCL, Format.NCHW)
+    ],
     (pool2d, WITH_POOL, {"cubeMathType": 1}),
     (pool2d, WITH_POOL, {"cubeMathType": 2}),
     (pool2d, WITH_POOL, {"divisorOverride": -255}),

@@ -55,8 +55,8 @@ aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(
     auto problem = pool_problem(tensors, 2, product);
     for (const TensorArgument* each : {&tensors.grad_output, &tensors.self, &tensors.grad_input}) {
       each->check_format({{ACL_FORMAT_NCHW, 0}, {ACL_FORMAT_NCL, 3}});
-      each->check_same_format(tensors.self);
     }
+    tensors.grad_input.check_same_format(tensors.self);
     read_windows(kernel, strides, pads, problem);
     check_divisor(divisorOverride, product);
     problem.ceil_mode = ceilMode;
