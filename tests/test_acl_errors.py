@@ -188,7 +188,12 @@ ROWS = [
             f"is {name}, expected FLOAT",
         )
         for call in (pool2d, pool3d, adaptive3d, adaptive2d, conv)
-        for dtype, name in ((DataType.DOUBLE, "DOUBLE"), (DataType.INT32, "INT32"), (99, "99"))
+        for dtype, name in (
+            (DataType.DOUBLE, "DOUBLE"),
+            (DataType.INT32, "INT32"),
+            (DataType.FLOAT8_E4M3FN, "FLOAT8_E4M3FN"),
+            (99, "99"),
+        )
     ],
     (
         pool2d,

@@ -68,6 +68,51 @@ def test_life_of_the_library():
     assert acl.aclFinalize() == Status.UNINITIALIZE
 
 
+def test_beginning_with_the_operators_only(monkeypatch):
+    assert acl.aclnnInit("/no/such/file.json") == Status.PARAM_INVALID
+    assert "aclnnInit: configPath is '/no/such/file.json'" in message()
+    monkeypatch.setenv("BACKOPS_SOC", "Ascend1")
+    assert acl.aclnnInit() == Status.PARAM_INVALID
+    assert "aclnnInit: BACKOPS_SOC is 'Ascend1'" in message()
+    monkeypatch.setenv("BACKOPS_SOC", "Ascend310P3")
+    assert acl.aclrtSetDevice(0) == Status.UNINITIALIZE
+    assert message() == "aclrtSetDevice: called without aclInit or aclnnInit before"
+    check(acl.aclnnInit())
+    assert acl.aclrtGetSocName() == "Ascend310P3"
+    check(acl.aclrtSetDevice(0))
+    check(acl.aclnnInit())
+    memory = check(*acl.aclrtMalloc(64, 0))
+    check(acl.aclnnFinalize())
+    # What belongs to the runtime stays.
+    assert acl.aclrtGetDevice() == (0, Status.SUCCESS)
+    check(acl.aclrtFree(memory))
+    check(acl.aclrtResetDevice(0))
+    check(acl.aclFinalize())
+    check(acl.aclnnFinalize())
+    assert acl.aclrtSetDevice(0) == Status.UNINITIALIZE
+
+
+@pytest.mark.parametrize("first", ["aclInit", "aclnnInit"])
+def test_both_beginnings_in_any_order(first):
+    second = {"aclInit": "aclnnInit", "aclnnInit": "aclInit"}[first]
+    check(getattr(acl, first)())
+    check(getattr(acl, second)())
+    assert acl.aclInit() == Status.REPEAT_INITIALIZE
+    check(acl.aclnnFinalize())
+    check(acl.aclFinalize())
+    assert acl.aclFinalize() == Status.UNINITIALIZE
+
+
+def test_end_of_the_operators_waits_for_what_is_queued(stream):
+    event = check(*acl.aclrtCreateEvent())
+    SlowWork(stream)
+    check(acl.aclrtRecordEvent(event, stream))
+    assert check(*acl.aclrtQueryEvent(event)) is EventStatus.NOT_READY
+    check(acl.aclnnFinalize())
+    assert check(*acl.aclrtQueryEvent(event)) is EventStatus.COMPLETE
+    check(acl.aclrtDestroyEvent(event))
+
+
 def test_without_a_context():
     check(acl.aclInit())
     for got in (
@@ -636,8 +681,54 @@ def test_other_objects():
     assert "aclCreateIntArray: value is NULL" in message()
     assert acl.aclCreateTensor(None, 2, 0, None, 0, 0, None, 0, None) is None
     assert acl.aclCreateTensor([1] * 65, 65, 0, None, 0, 0, None, 0, None) is None
+    assert acl.aclCreateScalar(value, DataType.INT4) is None
+    assert "dataType is INT4, expected the type of a number of whole bytes" in message()
+    scalars = [acl.aclCreateScalar(value, DataType.FLOAT) for _ in range(2)]
+    made = acl.aclCreateScalarList(scalars, 2)
+    assert acl.aclGetScalarListSize(made) == (2, Status.SUCCESS)
+    check(acl.aclDestroyScalarList(made))
+    assert acl.aclDestroyScalar(scalars[0]) == Status.PARAM_INVALID  # gone with the list
+    assert acl.aclDestroyScalarList(made) == Status.PARAM_INVALID
+    assert acl.aclGetScalarListSize(made) == (None, Status.PARAM_INVALID)
+    assert acl.aclGetScalarListSize(None) == (None, Status.PARAM_NULLPTR)
+    assert acl.aclCreateScalarList(scalars, 2) is None
+    assert "aclCreateScalarList: value is no object that is alive" in message()
+    assert acl.aclDestroyScalarList(None) == Status.SUCCESS
     tensors = [Spec((2, 2)).create() for _ in range(2)]
     made = acl.aclCreateTensorList(tensors, 2)
     check(acl.aclDestroyTensorList(made))
     assert acl.aclDestroyTensor(tensors[0]) == Status.PARAM_INVALID  # gone with the list
     assert acl.aclDestroyTensorList(made) == Status.PARAM_INVALID
+
+
+# Numbers
+
+
+def test_every_float16_as_float():
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    got = np.array([acl.aclFloat16ToFloat(int(each)) for each in bits])
+    expected = bits.view(np.float16).astype(np.float64)
+    assert np.isnan(got[np.isnan(expected)]).all()
+    finite = ~np.isnan(expected)
+    assert (got[finite].view(np.uint64) == expected[finite].view(np.uint64)).all()
+    assert (finite.sum(), np.isinf(got).sum()) == (65536 - 2046, 2)
+
+
+def test_floats_as_float16():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = np.sort(halves[np.isfinite(halves)].astype(np.float64))
+    # Every tie between neighbours, and the floats on both sides of it.
+    ties = ((halves[1:] + halves[:-1]) / 2).astype(np.float32)
+    sides = [np.nextafter(ties, np.float32(side * np.inf)) for side in (-1, 1)]
+    edges = [65504, 65519.99, 65520, 65536, 1e38, np.inf, 2.0**-24, 2.0**-25, 2.0**-26, 1e-45, 0]
+    edges = np.array([*edges, *(-np.array(edges))], np.float32)
+    random = np.random.default_rng(5).integers(0, 1 << 32, 100_000, np.uint32).view(np.float32)
+    values = np.concatenate([ties, *sides, edges, random])
+    got = np.array([acl.aclFloatToFloat16(float(each)) for each in values], np.uint16)
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = values.astype(np.float16)
+    is_nan = np.isnan(values)
+    assert is_nan.sum() > 100
+    assert np.isnan(got[is_nan].view(np.float16)).all()
+    assert (got[is_nan] >> 15 == np.signbit(values[is_nan])).all()
+    assert (got[~is_nan] == expected[~is_nan].view(np.uint16)).all()

@@ -13,6 +13,7 @@ namespace {
 struct Process {
   std::mutex mutex;  // guards what follows
   bool is_initialized = false;
+  bool had_acl_init = false;
   std::shared_ptr<Context> default_contexts[kDeviceCount];
 };
 
@@ -27,6 +28,12 @@ QueueGroup& all_queues() {
   return *group;
 }
 
+void begin(Process& process) {
+  read_soc_name();
+  current_product();
+  process.is_initialized = true;
+}
+
 thread_local std::shared_ptr<Context> t_context;
 
 }  // namespace
@@ -39,21 +46,25 @@ std::shared_ptr<Queue> Context::default_queue() {
 
 void initialize() {
   const std::lock_guard<std::mutex> lock(process().mutex);
-  if (process().is_initialized) {
+  if (process().had_acl_init) {
     throw Failure(ACL_ERROR_REPEAT_INITIALIZE, "called again, expected once before aclFinalize");
   }
-  read_soc_name();
-  current_product();
-  process().is_initialized = true;
+  begin(process());
+  process().had_acl_init = true;
+}
+
+void initialize_if_not() {
+  const std::lock_guard<std::mutex> lock(process().mutex);
+  if (!process().is_initialized) begin(process());
 }
 
 void finalize() {
   {
     const std::lock_guard<std::mutex> lock(process().mutex);
     if (!process().is_initialized) {
-      throw Failure(ACL_ERROR_UNINITIALIZE, "called without aclInit before");
+      throw Failure(ACL_ERROR_UNINITIALIZE, "called without aclInit or aclnnInit before");
     }
-    process().is_initialized = false;
+    process().is_initialized = process().had_acl_init = false;
     for (auto& context : process().default_contexts) context.reset();
   }
   synchronize_all();
@@ -82,7 +93,7 @@ std::shared_ptr<Context> default_context(int device_id) {
   check_device(device_id);
   const std::lock_guard<std::mutex> lock(process().mutex);
   if (!process().is_initialized) {
-    throw Failure(ACL_ERROR_UNINITIALIZE, "called without aclInit before");
+    throw Failure(ACL_ERROR_UNINITIALIZE, "called without aclInit or aclnnInit before");
   }
   std::shared_ptr<Context>& context = process().default_contexts[device_id];
   if (context == nullptr) {

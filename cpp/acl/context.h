@@ -35,7 +35,8 @@ class Context {
 };
 
 // All throw Failure where a call is refused.
-void initialize();
+void initialize();         // aclInit: once
+void initialize_if_not();  // aclnnInit
 void finalize();
 
 // The context of the calling thread. Without one: RT_CONTEXT_NULL.

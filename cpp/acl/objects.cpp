@@ -29,6 +29,17 @@ constexpr DataTypeName kDataTypes[] = {
     {ACL_UINT64, "UINT64", 8}, {ACL_DOUBLE, "DOUBLE", 8},       {ACL_BOOL, "BOOL", 1},
     {ACL_STRING, "STRING", 0}, {ACL_COMPLEX64, "COMPLEX64", 8}, {ACL_COMPLEX128, "COMPLEX128", 16},
     {ACL_BF16, "BF16", 2},
+    {ACL_INT4, "INT4", 0},
+    {ACL_UINT1, "UINT1", 0},
+    {ACL_COMPLEX32, "COMPLEX32", 4},
+    {ACL_HIFLOAT8, "HIFLOAT8", 1},
+    {ACL_FLOAT8_E5M2, "FLOAT8_E5M2", 1},
+    {ACL_FLOAT8_E4M3FN, "FLOAT8_E4M3FN", 1},
+    {ACL_FLOAT8_E8M0, "FLOAT8_E8M0", 1},
+    {ACL_FLOAT6_E3M2, "FLOAT6_E3M2", 0},
+    {ACL_FLOAT6_E2M3, "FLOAT6_E2M3", 0},
+    {ACL_FLOAT4_E2M1, "FLOAT4_E2M1", 0},
+    {ACL_FLOAT4_E1M2, "FLOAT4_E1M2", 0},
 };
 
 struct FormatName {
@@ -94,6 +105,31 @@ aclnnStatus destroy(const char* function, const char* argument, const Object* ob
   return guarded_aclnn(function, [&] {
     if (object == nullptr || Handles<Object>::all().remove(object) != nullptr) return;
     fail_not_alive(argument);
+  });
+}
+
+// A list of objects that are alive; null stands for one that is not there.
+template <class List, class Member>
+List* create_list(const char* function, const Member* const* values, std::uint64_t size) noexcept {
+  return create(function, [&] {
+    auto list = std::make_shared<List>(List{copied("value", values, size, kMostElements)});
+    for (const Member* member : list->members) {
+      if (member != nullptr && Handles<Member>::all().find(member) == nullptr) {
+        fail_not_alive("value");
+      }
+    }
+    return list;
+  });
+}
+
+// And what is in it.
+template <class Member, class List>
+aclnnStatus destroy_list(const char* function, const List* handle) noexcept {
+  return guarded_aclnn(function, [&] {
+    if (handle == nullptr) return;
+    const auto list = Handles<List>::all().remove(handle);
+    if (list == nullptr) fail_not_alive("array");
+    for (const Member* member : list->members) Handles<Member>::all().remove(member);
   });
 }
 
@@ -171,7 +207,7 @@ aclScalar* aclCreateScalar(void* value, aclDataType dataType) {
                      [&](const DataTypeName& each) { return each.dtype == dataType; });
     if (type == std::end(kDataTypes) || type->bytes == 0) {
       throw Failure(ACLNN_ERR_PARAM_INVALID, "dataType", name_of(dataType),
-                    "expected the type of a number");
+                    "expected the type of a number of whole bytes");
     }
     require_aclnn(value, "value");
     auto scalar = std::make_shared<aclScalar>();
@@ -202,16 +238,11 @@ aclFloatArray* aclCreateFloatArray(const float* value, uint64_t size) {
 }
 
 aclTensorList* aclCreateTensorList(const aclTensor* const* value, uint64_t size) {
-  return create("aclCreateTensorList", [&] {
-    auto list =
-        std::make_shared<aclTensorList>(aclTensorList{copied("value", value, size, kMostElements)});
-    for (const aclTensor* tensor : list->tensors) {
-      if (tensor != nullptr && Handles<aclTensor>::all().find(tensor) == nullptr) {
-        fail_not_alive("value");
-      }
-    }
-    return list;
-  });
+  return create_list<aclTensorList>("aclCreateTensorList", value, size);
+}
+
+aclScalarList* aclCreateScalarList(const aclScalar* const* value, uint64_t size) {
+  return create_list<aclScalarList>("aclCreateScalarList", value, size);
 }
 
 // ---- destroy -----------------------------------------------------------------------------------
@@ -237,12 +268,11 @@ aclnnStatus aclDestroyFloatArray(const aclFloatArray* array) {
 }
 
 aclnnStatus aclDestroyTensorList(const aclTensorList* array) {
-  return guarded_aclnn("aclDestroyTensorList", [&] {
-    if (array == nullptr) return;
-    const auto list = Handles<aclTensorList>::all().remove(array);
-    if (list == nullptr) fail_not_alive("array");
-    for (const aclTensor* tensor : list->tensors) Handles<aclTensor>::all().remove(tensor);
-  });
+  return destroy_list<aclTensor>("aclDestroyTensorList", array);
+}
+
+aclnnStatus aclDestroyScalarList(const aclScalarList* array) {
+  return destroy_list<aclScalar>("aclDestroyScalarList", array);
 }
 
 // ---- get ---------------------------------------------------------------------------------------
@@ -284,4 +314,10 @@ aclnnStatus aclGetIntArraySize(const aclIntArray* array, uint64_t* size) {
   return get(
       "aclGetIntArraySize", "array", array,
       [&](const aclIntArray& found) { *size = found.values.size(); }, size);
+}
+
+aclnnStatus aclGetScalarListSize(const aclScalarList* scalarList, uint64_t* size) {
+  return get(
+      "aclGetScalarListSize", "scalarList", scalarList,
+      [&](const aclScalarList& found) { *size = found.members.size(); }, size);
 }

@@ -34,7 +34,11 @@ struct aclFloatArray {
 };
 
 struct aclTensorList {
-  std::vector<const aclTensor*> tensors;
+  std::vector<const aclTensor*> members;
+};
+
+struct aclScalarList {
+  std::vector<const aclScalar*> members;
 };
 
 namespace backops::acl {

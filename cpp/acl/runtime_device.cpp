@@ -4,6 +4,7 @@
 
 #include "acl/acl.h"
 #include "acl/context.h"
+#include "acl/executor.h"
 #include "acl/failure.h"
 #include "acl/handles.h"
 #include "acl/products.h"
@@ -51,6 +52,22 @@ aclError aclInit(const char* configPath) {
 
 aclError aclFinalize() {
   return guarded("aclFinalize", [] { finalize(); });
+}
+
+// Codes of the runtime have no place in an aclnnStatus.
+aclnnStatus aclnnInit(const char* configPath) {
+  return guarded_aclnn("aclnnInit", [&] {
+    try {
+      check_config(configPath);
+      initialize_if_not();
+    } catch (const Failure& failure) {
+      throw with_aclnn_code(failure, ACLNN_ERR_PARAM_INVALID);
+    }
+  });
+}
+
+aclnnStatus aclnnFinalize() {
+  return guarded_aclnn("aclnnFinalize", [] { synchronize_all(); });
 }
 
 const char* aclGetRecentErrMsg() { return recent_message(); }

@@ -18,6 +18,7 @@ class Status(IntEnum):
     BAD_ALLOC = 200000
     RT_MEMORY_ALLOCATION = 207001
     INTERNAL_ERROR = 500000
+    FAILURE = 500001
     PARAM_NULLPTR = 161001
     PARAM_INVALID = 161002
     RUNTIME_ERROR = 361001
@@ -27,7 +28,7 @@ class Status(IntEnum):
 
 
 class DataType(IntEnum):
-    """Element types; as ACL_FLOAT too, and so on."""
+    """Element types; as ACL_FLOAT too, and so on. Those after BF16 are names only."""
 
     DT_UNDEFINED = -1
     FLOAT = 0
@@ -46,6 +47,17 @@ class DataType(IntEnum):
     COMPLEX64 = 16
     COMPLEX128 = 17
     BF16 = 27
+    INT4 = 29
+    UINT1 = 30
+    COMPLEX32 = 33
+    HIFLOAT8 = 34
+    FLOAT8_E5M2 = 35
+    FLOAT8_E4M3FN = 36
+    FLOAT8_E8M0 = 37
+    FLOAT6_E3M2 = 38
+    FLOAT6_E2M3 = 39
+    FLOAT4_E2M1 = 40
+    FLOAT4_E1M2 = 41
 
 
 class Format(IntEnum):

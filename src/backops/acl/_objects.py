@@ -67,6 +67,7 @@ _create_int_array = declare("aclCreateIntArray", c_void_p, c_uint64, result=c_vo
 _create_bool_array = declare("aclCreateBoolArray", c_void_p, c_uint64, result=c_void_p)
 _create_float_array = declare("aclCreateFloatArray", c_void_p, c_uint64, result=c_void_p)
 _create_tensor_list = declare("aclCreateTensorList", c_void_p, c_uint64, result=c_void_p)
+_create_scalar_list = declare("aclCreateScalarList", c_void_p, c_uint64, result=c_void_p)
 # By handle of a list: its tensors, which are destroyed with it.
 _list_tensors: dict[int, list[int]] = {}
 _destroy_tensor = declare("aclDestroyTensor", c_void_p)
@@ -75,6 +76,7 @@ _destroy_int_array = declare("aclDestroyIntArray", c_void_p)
 _destroy_bool_array = declare("aclDestroyBoolArray", c_void_p)
 _destroy_float_array = declare("aclDestroyFloatArray", c_void_p)
 _destroy_tensor_list = declare("aclDestroyTensorList", c_void_p)
+_destroy_scalar_list = declare("aclDestroyScalarList", c_void_p)
 _get_view_shape = declare("aclGetViewShape", c_void_p, c_void_p, c_void_p)
 _get_storage_shape = declare("aclGetStorageShape", c_void_p, c_void_p, c_void_p)
 _get_view_strides = declare("aclGetViewStrides", c_void_p, c_void_p, c_void_p)
@@ -82,6 +84,7 @@ _get_view_offset = declare("aclGetViewOffset", c_void_p, c_void_p)
 _get_format = declare("aclGetFormat", c_void_p, c_void_p)
 _get_data_type = declare("aclGetDataType", c_void_p, c_void_p)
 _get_int_array_size = declare("aclGetIntArraySize", c_void_p, c_void_p)
+_get_scalar_list_size = declare("aclGetScalarListSize", c_void_p, c_void_p)
 
 
 def aclCreateTensor(
@@ -151,6 +154,12 @@ def aclCreateTensorList(value: Values, size: int) -> Address:
     return tensors
 
 
+def aclCreateScalarList(value: Values, size: int) -> Address:
+    values = _c_array("aclCreateScalarList", "value", value, size, c_void_p)
+    scalars: Address = _create_scalar_list(values, size)
+    return scalars
+
+
 def aclDestroyTensor(tensor: Address) -> Status:
     status: Status = _destroy_tensor(tensor)
     if tensor is not None:
@@ -186,6 +195,12 @@ def aclDestroyTensorList(array: Address) -> Status:
     return status
 
 
+def aclDestroyScalarList(array: Address) -> Status:
+    """And the scalars in it."""
+    status: Status = _destroy_scalar_list(array)
+    return status
+
+
 def aclGetViewShape(tensor: Address) -> tuple[list[int] | None, Status]:
     return _sizes(_get_view_shape, tensor)
 
@@ -218,6 +233,11 @@ def aclGetDataType(tensor: Address) -> tuple[DataType | None, Status]:
 def aclGetIntArraySize(array: Address) -> tuple[int | None, Status]:
     value = c_uint64()
     return with_value(_get_int_array_size(array, byref(value)), value, int)
+
+
+def aclGetScalarListSize(scalarList: Address) -> tuple[int | None, Status]:
+    value = c_uint64()
+    return with_value(_get_scalar_list_size(scalarList, byref(value)), value, int)
 
 
 # ---- executors -----------------------------------------------------------------------------------

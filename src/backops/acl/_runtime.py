@@ -11,6 +11,7 @@ from ctypes import (
     c_int32,
     c_int64,
     c_size_t,
+    c_uint16,
     c_uint32,
     c_void_p,
 )
@@ -33,6 +34,8 @@ _init = declare("aclInit", c_char_p)
 _finalize = declare("aclFinalize")
 # While the arrays that operators may still write to are there.
 atexit.register(_finalize)
+_nn_init = declare("aclnnInit", c_char_p)
+_nn_finalize = declare("aclnnFinalize")
 _get_recent_err_msg = declare("aclGetRecentErrMsg", result=c_char_p)
 _get_soc_name = declare("aclrtGetSocName", result=c_char_p)
 _get_version = declare("aclrtGetVersion", c_void_p, c_void_p, c_void_p)
@@ -58,6 +61,18 @@ def aclInit(configPath: str | None = None) -> Status:
 
 def aclFinalize() -> Status:
     return wait(_finalize, launched.streams())
+
+
+def aclnnInit(configPath: str | None = None) -> Status:
+    """As ``aclInit``; both may be called."""
+    path = None if configPath is None else configPath.encode()
+    status: Status = _nn_init(path)
+    return status
+
+
+def aclnnFinalize() -> Status:
+    """Waits for what is queued; contexts and streams stay."""
+    return wait(_nn_finalize, launched.streams())
 
 
 def aclGetRecentErrMsg() -> str | None:
@@ -290,3 +305,21 @@ def aclrtGetMemInfo(attr: int) -> tuple[int | None, int | None, Status]:
     free, total = c_size_t(), c_size_t()
     status = _get_mem_info(attr, byref(free), byref(total))
     return (*with_value(status, free, int)[:1], *with_value(status, total, int))
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+_float16_to_float = declare("aclFloat16ToFloat", c_uint16, result=c_float)
+_float_to_float16 = declare("aclFloatToFloat16", c_float, result=c_uint16)
+
+
+def aclFloat16ToFloat(value: int) -> float:
+    """Of the bits of a float16."""
+    number: float = _float16_to_float(value)
+    return number
+
+
+def aclFloatToFloat16(value: float) -> int:
+    """The bits of a float16: to nearest, ties to even."""
+    bits: int = _float_to_float16(value)
+    return bits

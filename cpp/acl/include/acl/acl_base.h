@@ -27,6 +27,7 @@ typedef int aclError;
 #define ACL_ERROR_BAD_ALLOC 200000
 #define ACL_ERROR_RT_MEMORY_ALLOCATION 207001
 #define ACL_ERROR_INTERNAL_ERROR 500000
+#define ACL_ERROR_FAILURE 500001
 
 typedef void* aclrtStream;
 typedef void* aclrtEvent;
@@ -49,7 +50,19 @@ typedef enum ACL_INT_ENUM {
   ACL_STRING = 13,
   ACL_COMPLEX64 = 16,
   ACL_COMPLEX128 = 17,
-  ACL_BF16 = 27
+  ACL_BF16 = 27,
+  /* Names only: no operator takes what follows. */
+  ACL_INT4 = 29,
+  ACL_UINT1 = 30,
+  ACL_COMPLEX32 = 33,
+  ACL_HIFLOAT8 = 34,
+  ACL_FLOAT8_E5M2 = 35,
+  ACL_FLOAT8_E4M3FN = 36,
+  ACL_FLOAT8_E8M0 = 37,
+  ACL_FLOAT6_E3M2 = 38,
+  ACL_FLOAT6_E2M3 = 39,
+  ACL_FLOAT4_E2M1 = 40,
+  ACL_FLOAT4_E1M2 = 41
 } aclDataType;
 
 typedef enum ACL_INT_ENUM {
@@ -69,5 +82,12 @@ typedef enum ACL_INT_ENUM {
   ACL_FORMAT_NC = 35,
   ACL_FORMAT_NCL = 47
 } aclFormat;
+
+/* The bits of a float16. */
+typedef uint16_t aclFloat16;
+
+ACL_API float aclFloat16ToFloat(aclFloat16 value);
+/* To nearest, ties to even. What is too large becomes infinity; NaN stays NaN. */
+ACL_API aclFloat16 aclFloatToFloat16(float value);
 
 #endif

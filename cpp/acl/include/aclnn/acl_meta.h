@@ -22,6 +22,7 @@ typedef struct aclIntArray aclIntArray;
 typedef struct aclBoolArray aclBoolArray;
 typedef struct aclFloatArray aclFloatArray;
 typedef struct aclTensorList aclTensorList;
+typedef struct aclScalarList aclScalarList;
 
 /* Create functions return NULL for what is not possible. */
 
@@ -36,6 +37,7 @@ ACL_API aclIntArray* aclCreateIntArray(const int64_t* value, uint64_t size);
 ACL_API aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t size);
 ACL_API aclFloatArray* aclCreateFloatArray(const float* value, uint64_t size);
 ACL_API aclTensorList* aclCreateTensorList(const aclTensor* const* value, uint64_t size);
+ACL_API aclScalarList* aclCreateScalarList(const aclScalar* const* value, uint64_t size);
 
 /* Nothing happens to NULL. */
 ACL_API aclnnStatus aclDestroyTensor(const aclTensor* tensor);
@@ -43,8 +45,9 @@ ACL_API aclnnStatus aclDestroyScalar(const aclScalar* scalar);
 ACL_API aclnnStatus aclDestroyIntArray(const aclIntArray* array);
 ACL_API aclnnStatus aclDestroyBoolArray(const aclBoolArray* array);
 ACL_API aclnnStatus aclDestroyFloatArray(const aclFloatArray* array);
-/* And the tensors in it. */
+/* And the tensors or scalars in it. */
 ACL_API aclnnStatus aclDestroyTensorList(const aclTensorList* array);
+ACL_API aclnnStatus aclDestroyScalarList(const aclScalarList* array);
 
 /* The arrays that these return are made with new[]; the caller deletes them. */
 ACL_API aclnnStatus aclGetViewShape(const aclTensor* tensor, int64_t** viewDims,
@@ -57,5 +60,6 @@ ACL_API aclnnStatus aclGetViewOffset(const aclTensor* tensor, int64_t* offset);
 ACL_API aclnnStatus aclGetFormat(const aclTensor* tensor, aclFormat* format);
 ACL_API aclnnStatus aclGetDataType(const aclTensor* tensor, aclDataType* dataType);
 ACL_API aclnnStatus aclGetIntArraySize(const aclIntArray* array, uint64_t* size);
+ACL_API aclnnStatus aclGetScalarListSize(const aclScalarList* scalarList, uint64_t* size);
 
 #endif
