@@ -101,11 +101,15 @@ class Spec:
 
 
 class Placed:
-    """An array's elements and layout in device memory of its own."""
+    """An array's elements and layout in device memory of its own; one without elements has none."""
 
     def __init__(self, array: np.ndarray, format: int = Format.NCHW):
-        low, high = np.lib.array_utils.byte_bounds(array)
         self.array = array
+        if array.size == 0:
+            self.memory = None
+            self.tensor = Spec(array.shape, ACL_DTYPES[array.dtype.name], format).create()
+            return
+        low, high = np.lib.array_utils.byte_bounds(array)
         bytes_of = (np.ctypeslib.ctypes.c_uint8 * (high - low)).from_address(low)
         self.before = np.frombuffer(bytes_of, np.uint8).copy()
         self.memory = DeviceMemory(self.before)
@@ -119,6 +123,8 @@ class Placed:
         ).create()
 
     def read(self) -> np.ndarray:
+        if self.memory is None:
+            return self.array.copy()
         content = self.memory.read()
         strides = self.array.strides
         return np.ndarray(self.array.shape, self.array.dtype, content, self.start, strides).copy()
@@ -131,13 +137,15 @@ def int_array(values):
     return None if values is None else acl.aclCreateIntArray(list(values), len(values))
 
 
-def launch(operator: str, *arguments, stream=None) -> None:
-    """Both stages of an operator, and waits."""
+def launch(operator: str, *arguments, stream=None) -> int:
+    """Both stages of an operator, and waits. Returns the bytes of workspace."""
     first = getattr(acl, f"aclnn{operator}GetWorkspaceSize")
     size, executor = check(*first(*arguments))
-    workspace = DeviceMemory(np.zeros(max(size, 1), np.uint8))
-    check(getattr(acl, f"aclnn{operator}")(workspace.address, size, executor, stream))
+    workspace = DeviceMemory(np.zeros(size, np.uint8)) if size else None
+    address = None if workspace is None else workspace.address
+    check(getattr(acl, f"aclnn{operator}")(address, size, executor, stream))
     check(acl.aclrtSynchronizeStream(stream))
+    return size
 
 
 def run_pool(case, grad, result, *, cube_math_type=None, format=None):

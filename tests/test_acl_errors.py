@@ -263,7 +263,14 @@ ROWS = [
         INVALID,
         "the format of gradOutput is ND, expected that of self, NCDHW",
     ),
-    (adaptive2d, ALL, with_all(adaptive2d, format=Format.NHWC), INVALID, "is NHWC, expected NCHW"),
+    (adaptive2d, ALL, with_all(adaptive2d, format=Format.NC1HWC0), INVALID, "is NC1HWC0, expected"),
+    (
+        adaptive2d,
+        ALL,
+        one(adaptive2d, "gradOutput", format=Format.NHWC),
+        INVALID,
+        "the format of gradOutput is NHWC, expected that of self, NCHW",
+    ),
     (conv, ALL, one(conv, "input", format=Format.NHWC), INVALID, "the format of input is NHWC"),
     # axes
     *[
@@ -385,7 +392,51 @@ ROWS = [
         INVALID,
         "gradBias is (3,), expected one element",
     ),
-    (conv, ALL, {"biasSizes": [3]}, INVALID, "biasSizes is (3,), expected one size"),
+    # without elements
+    *[
+        (
+            call,
+            ALL,
+            one(call, name, shape=shape),
+            INVALID,
+            f"{name} is {shape}, expected positive sizes",
+        )
+        for call, name, shape in (
+            (conv, "input", (2, 0, 8, 8)),
+            (conv, "input", (2, 3, 8, 0)),
+            (conv, "weight", (0, 3, 3, 3)),
+            (conv, "weight", (4, 3, 3, 0)),
+            (adaptive2d, "self", (2, 3, 8, 0)),
+            (adaptive2d, "self", (2, 0, 8, 8)),
+        )
+    ],
+    (conv, ALL, one(conv, "gradOutput", shape=(0, 4, 8, 8)), INVALID, "make (2, 4, 8, 8)"),
+    (conv, ALL, one(conv, "input", shape=(0, 3, 8, 8)), INVALID, "make (0, 4, 8, 8)"),
+    (conv, ALL, one(conv, "gradInput", shape=(0, 3, 8, 8)), INVALID, "expected that of input"),
+    (conv, ALL, one(conv, "input", shape=(-1, 3, 8, 8)), INVALID, "expected sizes from 0 to 2**47"),
+    (
+        adaptive2d,
+        ALL,
+        one(adaptive2d, "gradOutput", shape=(1, 3, 0, 4)),
+        INVALID,
+        "gradOutput is (1, 3, 0, 4), expected batch and channels of self, (2, 3, 8, 8)",
+    ),
+    (
+        adaptive2d,
+        ALL,
+        reshaped(adaptive2d, gradOutput=(2, 3, 0, 4), out=(2, 3, 8, 9)),
+        INVALID,
+        "out is (2, 3, 8, 9), expected the shape of self, (2, 3, 8, 8)",
+    ),
+    (
+        adaptive2d,
+        ALL,
+        reshaped(adaptive2d, gradOutput=(2, 3, 0, 4))
+        | one(adaptive2d, "out", strides=(0, 0, 8, 1)),
+        INVALID,
+        "out is a tensor whose elements overlap",
+    ),
+    (adaptive2d, ALL, one(adaptive2d, "out", shape=(0, 3, 8, 8)), INVALID, "expected the shape of"),
     # strides
     (
         pool2d,
@@ -410,7 +461,9 @@ ROWS = [
             products,
             {name: values},
             INVALID,
-            f"the length of {name} is {len(values)}, expected 1 or {rank}",
+            f"the length of {name} is {len(values)}, expected 1 or {rank}"
+            if (call, name, len(values)) != (conv, "padding", 3)
+            else "the length of padding is 3, expected 1, 2 or 4",
         )
         for call, products, rank in ((pool2d, WITH_POOL, 2), (pool3d, ALL, 3), (conv, ALL, 2))
         for name in ("kernelSize", "stride", "padding")
@@ -452,6 +505,16 @@ ROWS = [
     ),
     (conv, ALL, {"stride": [0]}, INVALID, "stride[0] is 0, expected 1 to 2**60"),
     (conv, ALL, {"dilation": [-1]}, INVALID, "dilation[0] is -1, expected 1 to 2**60"),
+    (conv, ALL, {"padding": [1] * 5}, INVALID, "is 5, expected 1, 2 or 4"),
+    (conv, ALL, {"padding": [1, 1, -1, 1]}, INVALID, "padding[2] is -1, expected 0 to 2**60"),
+    (conv, ALL, {"padding": [1, 1, 1, 1 << 62]}, INVALID, "padding[3] is 4611686018427387904"),
+    (
+        conv,
+        ALL,
+        {"padding": [1, 2, 0, 1]},
+        INVALID,
+        "padding (1, 0) before and (2, 1) after, dilation (1, 1) make (2, 4, 9, 7)",
+    ),
     (conv, ALL, {"groups": 0}, INVALID, "groups is 0, expected at least 1"),
     (conv, ALL, {"groups": 2}, INVALID, "3 channels do not divide into groups = 2"),
     (
@@ -540,13 +603,19 @@ ROWS = [
         INVALID,
         "is 3, expected 0 to 2 for fl",
     ),
-    (conv, ("A2", "A3", "950"), {"cubeMathType": 3}, INVALID, "is 3, expected 0 to 2 for float16"),
     (
         conv,
         HALF_PRODUCTS,
         with_all(conv, dtype=FLOAT),
         INVALID,
         "cubeMathType is 0, expected 1 or 2",
+    ),
+    (
+        conv,
+        HALF_PRODUCTS,
+        with_all(conv, dtype=FLOAT) | {"cubeMathType": 3},
+        INVALID,
+        "cubeMathType is 3, expected 0 to 2 on Atlas ",
     ),
 ]
 
@@ -591,7 +660,38 @@ OK = [
     (adaptive3d, ("A2", "A3", "950", "200I"), with_all(adaptive3d, dtype=BF16)),
     (adaptive3d, ALL, with_all(adaptive3d, format=Format.ND)),
     (adaptive3d, ALL, {name: Spec((3, 4, 4, 4)) for name in adaptive3d.tensors}),
-    (conv, ALL, {"biasSizes": None}),
+    *[(adaptive2d, ALL, with_all(adaptive2d, format=f)) for f in (Format.NHWC, Format.NCL)],
+    (
+        adaptive2d,
+        ALL,
+        {name: Spec((3, 4, 4), format=Format.NHWC) for name in adaptive2d.tensors},
+    ),
+    (adaptive2d, ALL, one(adaptive2d, "out", format=Format.NHWC)),
+    *[
+        (adaptive2d, ALL, reshaped(adaptive2d, gradOutput=shape))
+        for shape in ((2, 3, 0, 4), (2, 3, 4, 0), (2, 3, 0, 0))
+    ],
+    *[
+        (adaptive2d, ALL, reshaped(adaptive2d, gradOutput=small, self=large, out=large))
+        for small, large in (((0, 3, 3, 4), (0, 3, 8, 8)), ((2, 0, 3, 4), (2, 0, 8, 8)))
+    ],
+    *[(conv, ALL, {"biasSizes": sizes}) for sizes in (None, [], [3], [4, 4])],
+    *[(conv, ALL, {"cubeMathType": mode}) for mode in (1, 2, 3)],
+    *[
+        (conv, ("A2", "A3", "950", "200I"), with_all(conv, dtype=BF16) | {"cubeMathType": mode})
+        for mode in (0, 1, 2, 3)
+    ],
+    *[(conv, ALL, {"padding": padding}) for padding in ([1], [1, 1], [1, 1, 1, 1], [2, 0, 0, 2])],
+    (
+        conv,
+        ALL,
+        {"outputMask": [False] * 3, "gradInput": None, "gradWeight": None, "gradBias": None},
+    ),
+    (
+        conv,
+        ALL,
+        reshaped(conv, gradOutput=(0, 4, 8, 8), input=(0, 3, 8, 8), gradInput=(0, 3, 8, 8)),
+    ),
     (conv, ALL, {"outputMask": [True, False, False], "gradWeight": None, "gradBias": None}),
 ]
 
@@ -707,6 +807,15 @@ def test_names_of_no_product(name, monkeypatch):
     monkeypatch.setenv("BACKOPS_SOC", name)
     assert acl.aclInit() == Status.INVALID_PARAM
     assert f"BACKOPS_SOC is '{name}', expected one of " in acl.aclGetRecentErrMsg()
+
+
+def test_sizes_of_a_bias_that_is_not_wanted_are_not_looked_at():
+    with initialised():
+        sizes = int_array([4])
+        acl.aclDestroyIntArray(sizes)
+        assert conv(biasSizes=sizes) == INVALID
+        assert "biasSizes is no object that is alive" in acl.aclGetRecentErrMsg()
+        assert conv(biasSizes=sizes, outputMask=[True, True, False]) == Status.SUCCESS
 
 
 def test_unknown_product(monkeypatch):

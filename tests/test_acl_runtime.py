@@ -622,6 +622,22 @@ def test_wrong_rebinding(device):
     check(acl.aclDestroyAclOpExecutor(pool.executor))
 
 
+def test_rebinding_where_there_is_no_output(device):
+    """Of a convolution that is asked for no gradient."""
+    tensors = [Spec(shape).create() for shape in ((1, 1, 2, 2), (1, 1, 2, 2), (1, 1, 1, 1))]
+    one, none = int_array([1]), int_array([0])
+    mask = acl.aclCreateBoolArray([False] * 3, 3)
+    arguments = [*tensors, None, one, none, one, False, None, 1, mask, 0, None, None, None]
+    size, executor = check(*acl.aclnnConvolutionBackwardGetWorkspaceSize(*arguments))
+    assert size == 0
+    check(acl.aclSetAclOpExecutorRepeatable(executor))
+    assert acl.aclSetOutputTensorAddr(executor, 0, tensors[1], 64) == Status.PARAM_INVALID
+    assert "index is 0, but the executor has no such tensor" in message()
+    assert acl.aclSetInputTensorAddr(executor, 3, tensors[1], 64) == Status.PARAM_INVALID
+    assert "index is 3, expected 0 to 2" in message()
+    check(acl.aclDestroyAclOpExecutor(executor))
+
+
 def test_executor_in_another_thread(stream):
     pool, got = Pool(), []
     thread = threading.Thread(target=lambda: got.append(pool.launch(stream)))

@@ -1,5 +1,7 @@
 """The operators of CANN on device memory, against the reference and PyTorch."""
 
+from dataclasses import replace
+
 import conv_support
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from backops import acl
 POOL_CASES = [
     case for case in support.load_cases() if case.rank in (2, 3) and 0 not in case.input_shape
 ]
-CONV_CASES = [case for case in conv_support.CASES if 0 not in case.input_shape]
+CONV_CASES = conv_support.CASES
 every_dtype = pytest.mark.parametrize("dtype", ACL_DTYPES)
 
 
@@ -52,6 +54,13 @@ def test_pool_equals_pytorch(name):
     assert np.allclose(result, support.torch_backward(case, grad), rtol=1e-6, atol=1e-6)
 
 
+def check_nothing_else_was_written(placed):
+    written, target = placed.memory.read(), placed.array
+    view = np.ndarray(target.shape, target.dtype, written, placed.start, target.strides)
+    view.view(f"i{target.itemsize}")[...] = target.view(f"i{target.itemsize}")
+    assert support.same_bits(written, placed.before)
+
+
 @every_dtype
 @pytest.mark.parametrize("layout", [name for name in support.LAYOUTS if name != "offset_by_byte"])
 @pytest.mark.parametrize("name", ["toy", "overlap_3d"])
@@ -61,11 +70,7 @@ def test_strides_and_offsets(name, layout, dtype):
     _, target = support.place(case.input_shape, case.rank, dtype, layout)
     placed = run_pool(case, support.in_layout(values, case, layout), target)
     support.assert_close(placed.read(), case, values)
-    # Nothing was written but the elements of the result.
-    written = placed.memory.read()
-    view = np.ndarray(target.shape, target.dtype, written, placed.start, target.strides)
-    view.view(f"i{target.itemsize}")[...] = target.view(f"i{target.itemsize}")
-    assert support.same_bits(written, placed.before)
+    check_nothing_else_was_written(placed)
 
 
 def test_three_axes_in_format_ncl():
@@ -166,16 +171,18 @@ def test_infinity_and_nan_stay():
 # Convolution
 
 
-def run_conv(case, arrays, *, mask=(True, True, True), cube_math_type=0, dtype="float32"):
+def run_conv(
+    case, arrays, *, mask=(True, True, True), cube_math_type=0, dtype="float32", padding=None
+):
     inputs = [Placed(array, Format.ND) for array in arrays]
     gradients = [Placed(array, Format.ND) for array in conv_support.empty_gradients(case, dtype)]
-    axes = [
-        int_array(support.per_axis(value, case.rank))
-        for value in (case.stride, case.padding, case.dilation)
-    ]
+    stride, both_ends, dilation = (
+        support.per_axis(value, case.rank) for value in (case.stride, case.padding, case.dilation)
+    )
+    axes = [int_array(stride), int_array(padding or both_ends), int_array(dilation)]
     bias_sizes = int_array([case.weight_shape[0]])
     wanted = acl.aclCreateBoolArray(list(mask), 3)
-    launch(
+    workspace = launch(
         "ConvolutionBackward",
         *[tensor.tensor for tensor in inputs],
         bias_sizes,
@@ -187,6 +194,7 @@ def run_conv(case, arrays, *, mask=(True, True, True), cube_math_type=0, dtype="
         cube_math_type,
         *[each.tensor if use else None for each, use in zip(gradients, mask, strict=True)],
     )
+    assert (workspace == 0) == (0 in case.input_shape or not any(mask))
     return [each.read() if use else None for each, use in zip(gradients, mask, strict=True)]
 
 
@@ -197,13 +205,83 @@ def test_convolution(case, dtype):
     conv_support.assert_exact(run_conv(case, arrays, dtype=dtype), case, arrays)
 
 
-@pytest.mark.parametrize("mask", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1)])
-def test_convolution_computes_what_is_wanted(mask):
-    case = next(case for case in CONV_CASES if case.rank == 2 and case.batched)
+@pytest.mark.parametrize("mask", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1), (0, 0, 0)])
+@pytest.mark.parametrize("name", ["toy", "empty_batch"])
+def test_convolution_computes_what_is_wanted(name, mask):
+    case = conv_support.find_conv_case(name)
     wanted = tuple(map(bool, mask))
     arrays = conv_support.make_arrays(case, "float32", kind="integer")
     results = run_conv(case, arrays, mask=wanted)
     conv_support.assert_exact(results, case, arrays, output_mask=wanted)
+
+
+@every_dtype
+@pytest.mark.parametrize("batch", [(), (0,), (3,)])
+@pytest.mark.parametrize("padding", [(2, 0, 1, 3), (0, 1, 0, 0), (1, 1, 2, 2), (0, 5, 4, 0)])
+@pytest.mark.parametrize("channels", [(3, 4), (16, 32)])
+def test_convolution_with_a_padding_for_each_side(channels, padding, batch, dtype):
+    """As the same convolution of an input that was padded before, whose borders are cut off."""
+    top, bottom, left, right = padding
+    inputs, outputs = channels
+    case = conv_support.ConvCase(
+        "padded before",
+        (*batch, inputs, 6 + top + bottom, 7 + left + right),
+        (outputs, inputs, 3, 2),
+        stride=(2, 1),
+        dilation=(1, 2),
+    )
+    grad, padded, weight = conv_support.make_arrays(case, dtype, kind="integer")
+    inside = (..., slice(top, top + 6), slice(left, left + 7))
+    own = replace(case, name="padded here", input_shape=(*batch, inputs, 6, 7))
+    borders = [(0, 0)] * (len(batch) + 1) + [(top, bottom), (left, right)]
+    padded = np.pad(padded[inside], borders)
+    results = run_conv(own, (grad, padded[inside], weight), dtype=dtype, padding=padding)
+    expected = case.backward(support.reference, grad, padded, weight)
+    for got, exact in zip(results, (expected[0][inside], *expected[1:]), strict=True):
+        assert (got.astype(np.float64) == support.round_to(exact, dtype)).all()
+
+
+@pytest.mark.parametrize(("dtype", "mode"), [("bfloat16", 2), ("bfloat16", 3), ("float16", 3)])
+def test_convolution_ignores_a_precision_its_dtype_cannot_use(dtype, mode):
+    case = conv_support.find_conv_case("toy")
+    arrays = conv_support.make_arrays(case, dtype)
+    for got, kept in zip(
+        run_conv(case, arrays, dtype=dtype, cube_math_type=mode),
+        run_conv(case, arrays, dtype=dtype),
+        strict=True,
+    ):
+        assert support.same_bits(got, kept)
+
+
+# Tensors without elements
+
+
+@every_dtype
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "every_second", "padded_rows"])
+@pytest.mark.parametrize("shape", [(2, 3, 0, 4), (2, 3, 5, 0), (2, 3, 0, 0), (3, 0, 2)])
+def test_adaptive_pool_of_no_outputs_is_zero(shape, layout, dtype):
+    input_shape = (*shape[:-2], 6, 7)
+    _, result = support.place(input_shape, 2, dtype, layout)
+    arrays = (np.empty(shape, result.dtype), np.zeros(input_shape, result.dtype), result)
+    tensors = [Placed(array) for array in arrays]
+    launch("AdaptiveAvgPool2dBackward", *(each.tensor for each in tensors))
+    assert (tensors[2].read() == 0).all()
+    check_nothing_else_was_written(tensors[2])
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2, 4), (2, 0, 2, 4), (0, 2, 2)])
+def test_adaptive_pool_of_no_planes_does_nothing(shape):
+    large = np.empty((*shape[:-2], 6, 7), np.float32)
+    tensors = [Placed(array) for array in (np.empty(shape, np.float32), large, large)]
+    assert launch("AdaptiveAvgPool2dBackward", *(each.tensor for each in tensors)) == 0
+
+
+@pytest.mark.parametrize("format", [Format.NHWC, Format.NCL])
+def test_formats_of_adaptive_pool_are_labels(format):
+    case = next(c for c in POOL_CASES if c.operator == "adaptive2d" and len(c.input_shape) == 4)
+    grad = support.make_grad(case)
+    result = run_pool(case, grad, np.empty(case.input_shape, np.float32), format=format).read()
+    support.assert_close(result, case, grad)
 
 
 def test_deterministic_convolution_has_the_same_bits_for_any_number_of_threads():

@@ -1,11 +1,19 @@
 // AdaptiveAvgPool2dBackward and AdaptiveAvgPool3dBackward, which differ in rank and formats.
 #include <algorithm>
+#include <string>
 
 #include "acl/pool_backward.h"
 #include "aclnnop/aclnn_adaptive_avg_pool2d_backward.h"
 #include "aclnnop/aclnn_adaptive_avg_pool3d_backward.h"
 
 using namespace backops::acl;
+using backops::Error;
+using backops::ErrorKind;
+using backops::Operand;
+using backops::PoolProblem;
+using backops::shape_text;
+using backops::Sizes;
+using backops::TensorView;
 
 namespace {
 
@@ -13,6 +21,43 @@ constexpr OperatorNames kNames2d{"aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize
                                  "aclnnAdaptiveAvgPool2dBackward", "self", "out"};
 constexpr OperatorNames kNames3d{"aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize",
                                  "aclnnAdaptiveAvgPool3dBackward", "self", "out"};
+
+// For a gradOutput without elements, from which nothing flows back.
+class ZerosWork : public Work {
+ public:
+  std::size_t workspace_bytes() const override { return 0; }
+  bool run(const TensorView* tensors, void*) const noexcept override {
+    write_zeros(tensors[2]);
+    return true;
+  }
+};
+
+void check_no_outputs(const PoolProblem& p, const TensorView& grad_output, const TensorView& out) {
+  const std::int64_t* const input_shape = p.input_shape;
+  const int leading = p.ndim - p.rank;
+  if (!std::equal(input_shape, input_shape + leading, grad_output.shape)) {
+    throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, p.ndim),
+                "expected batch and channels of {input}, " + shape_text(input_shape, p.ndim));
+  }
+  if (!std::equal(input_shape, input_shape + p.ndim, out.shape)) {
+    throw Error(ErrorKind::shape, "{grad_input}", shape_text(out.shape, p.ndim),
+                "expected the shape of {input}, " + shape_text(input_shape, p.ndim));
+  }
+  if (has_overlapping_elements(out)) {
+    throw Error(ErrorKind::layout, "{grad_input}", "a tensor whose elements overlap",
+                "expected one memory location per element");
+  }
+}
+
+Planned plan_zeros(const PoolProblem& problem, const PoolTensors& tensors, const Product& product) {
+  const Operand grad_output = tensors.grad_output.operand(product);
+  const Operand out = tensors.grad_input.operand(product);
+  check_no_outputs(problem, grad_output.view(), out.view());
+  return {{tensors.grad_output.bound(grad_output, false),
+           tensors.self.bound(tensors.self.operand(product), false),
+           tensors.grad_input.bound(out, true)},
+          std::make_shared<const ZerosWork>()};
+}
 
 Planned plan_adaptive(const PoolTensors& tensors, int rank,
                       std::initializer_list<TensorArgument::Format> formats) {
@@ -23,9 +68,10 @@ Planned plan_adaptive(const PoolTensors& tensors, int rank,
   }
   tensors.grad_output.check_same_format(tensors.self);
   problem.adaptive = true;
-  const backops::TensorView grad_output = tensors.grad_output.operand(product).view();
-  std::copy(grad_output.shape + problem.ndim - rank, grad_output.shape + problem.ndim,
-            problem.output_size);
+  const Operand grad_output = tensors.grad_output.operand(product);
+  if (grad_output.is_empty()) return plan_zeros(problem, tensors, product);
+  const std::int64_t* const output_shape = grad_output.view().shape;
+  std::copy(output_shape + problem.ndim - rank, output_shape + problem.ndim, problem.output_size);
   return plan_pool(problem, tensors, product);
 }
 
@@ -36,8 +82,11 @@ aclnnStatus aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(const aclTensor* grad
                                                            uint64_t* workspaceSize,
                                                            aclOpExecutor** executor) {
   return first_stage(kNames2d, workspaceSize, executor, [&] {
-    return plan_adaptive({{"gradOutput", gradOutput}, {"self", self}, {"out", out}}, 2,
-                         {{ACL_FORMAT_NCHW, 0}, {ACL_FORMAT_ND, 0}, {ACL_FORMAT_NCL, 3}});
+    return plan_adaptive(
+        {{"gradOutput", gradOutput, Sizes::not_negative},
+         {"self", self, Sizes::not_negative},
+         {"out", out, Sizes::not_negative}},
+        2, {{ACL_FORMAT_NCHW, 0}, {ACL_FORMAT_NHWC, 0}, {ACL_FORMAT_ND, 0}, {ACL_FORMAT_NCL, 0}});
   });
 }
 

@@ -33,12 +33,13 @@ DType dtype_of(const char* name, aclDataType dtype, const Product& product) {
 
 }  // namespace
 
-TensorArgument::TensorArgument(const char* name, const aclTensor* handle)
-    : name_(name), tensor_(find(name, handle, "aclCreateTensor")) {}
+TensorArgument::TensorArgument(const char* name, const aclTensor* handle, Sizes sizes)
+    : name_(name), tensor_(find(name, handle, "aclCreateTensor")), sizes_(sizes) {}
 
 Operand TensorArgument::operand(const Product& product) const {
   return Operand(dtype_of(name_, tensor_->dtype, product), tensor_->view_shape.data(),
-                 tensor_->view_shape.size(), tensor_->strides.data(), tensor_->offset, name_);
+                 tensor_->view_shape.size(), tensor_->strides.data(), tensor_->offset, name_,
+                 sizes_);
 }
 
 BoundTensor TensorArgument::bound(const Operand& operand, bool is_output) const {

@@ -17,7 +17,7 @@ namespace backops::acl {
 // Constructors throw Failure: PARAM_NULLPTR for NULL, PARAM_INVALID for what is not alive.
 class TensorArgument {
  public:
-  TensorArgument(const char* name, const aclTensor* handle);
+  TensorArgument(const char* name, const aclTensor* handle, Sizes sizes = Sizes::positive);
 
   const char* name() const { return name_; }
   int ndim() const { return static_cast<int>(tensor_->view_shape.size()); }
@@ -37,6 +37,7 @@ class TensorArgument {
  private:
   const char* name_;
   std::shared_ptr<const aclTensor> tensor_;
+  Sizes sizes_;
 };
 
 class IntArrayArgument {

@@ -46,7 +46,6 @@ class ConvWork : public Work {
 
 struct ConvArguments {
   TensorArgument grad_output, input, weight;
-  std::optional<IntArrayArgument> bias_sizes;
   IntArrayArgument stride, padding, dilation;
   bool transposed;
   int groups;
@@ -64,7 +63,7 @@ std::vector<bool> read_mask(const aclBoolArray* handle) {
 
 std::optional<TensorArgument> if_wanted(bool wanted, const char* name, const aclTensor* handle) {
   if (!wanted) return std::nullopt;
-  return TensorArgument(name, handle);
+  return TensorArgument(name, handle, Sizes::not_negative);
 }
 
 void check_tensors(const ConvArguments& arguments) {
@@ -82,14 +81,28 @@ void check_tensors(const ConvArguments& arguments) {
   }
 }
 
-void check_bias_sizes(const ConvArguments& arguments, const ConvProblem& problem) {
-  if (!arguments.bias_sizes) return;
-  const std::vector<std::int64_t>& sizes = arguments.bias_sizes->values();
-  if (sizes.size() == 1 && sizes[0] == problem.weight_shape[0]) return;
-  throw Failure(ACLNN_ERR_PARAM_INVALID, "biasSizes",
-                shape_text(sizes.data(), static_cast<int>(sizes.size())),
-                "expected one size, that of weight's output channels, " +
-                    std::to_string(problem.weight_shape[0]));
+// One value, one for each axis or, in 2-D, four: top, bottom, left and right.
+void read_padding(const IntArrayArgument& padding, ConvProblem& problem) {
+  const std::vector<std::int64_t>& values = padding.values();
+  if (problem.rank != 2 || values.size() <= 2) {
+    padding.read_axes(problem.rank, problem.padding_before);
+    return problem.pad_both_ends();
+  }
+  if (values.size() != 4) {
+    throw Failure(ACLNN_ERR_PARAM_INVALID, "the length of padding", std::to_string(values.size()),
+                  "expected 1, 2 or 4");
+  }
+  // The core knows axes, not the places of their two ends in this array.
+  const auto read = [&values](int i) {
+    const std::int64_t value = values[static_cast<std::size_t>(i)];
+    if (value >= 0 && value <= std::int64_t{1} << 60) return value;
+    throw Failure(ACLNN_ERR_PARAM_INVALID, "padding[" + std::to_string(i) + "]",
+                  std::to_string(value), "expected 0 to 2**60");
+  };
+  for (int axis = 0; axis < 2; ++axis) {
+    problem.padding_before[axis] = read(2 * axis);
+    problem.padding_after[axis] = read(2 * axis + 1);
+  }
 }
 
 ConvProblem problem_of(const ConvArguments& arguments, const TensorView& input,
@@ -105,8 +118,7 @@ ConvProblem problem_of(const ConvArguments& arguments, const TensorView& input,
   std::copy(input.shape, input.shape + input.ndim, problem.input_shape);
   std::copy(weight.shape, weight.shape + weight.ndim, problem.weight_shape);
   arguments.stride.read_axes(problem.rank, problem.stride);
-  arguments.padding.read_axes(problem.rank, problem.padding_before);
-  problem.pad_both_ends();
+  read_padding(arguments.padding, problem);
   arguments.dilation.read_axes(problem.rank, problem.dilation);
   problem.groups = arguments.groups;
   problem.wants_input = arguments.grad_input.has_value();
@@ -135,7 +147,6 @@ Planned plan_conv(const ConvArguments& arguments) {
   ConvTensors inputs;
   inputs.grad_output = &grad_output.view();
   check_conv_inputs(problem, inputs);
-  check_bias_sizes(arguments, problem);
   const auto work = std::make_shared<const ConvWork>(problem);
   std::vector<BoundTensor> tensors{arguments.grad_output.bound(grad_output, false),
                                    arguments.input.bound(input, false),
@@ -157,6 +168,7 @@ Planned plan_conv(const ConvArguments& arguments) {
 }  // namespace backops::acl
 
 using namespace backops::acl;
+using backops::Sizes;
 
 aclnnStatus aclnnConvolutionBackwardGetWorkspaceSize(
     const aclTensor* gradOutput, const aclTensor* input, const aclTensor* weight,
@@ -166,10 +178,11 @@ aclnnStatus aclnnConvolutionBackwardGetWorkspaceSize(
     aclTensor* gradWeight, aclTensor* gradBias, uint64_t* workspaceSize, aclOpExecutor** executor) {
   return first_stage(kNames, workspaceSize, executor, [&] {
     const std::vector<bool> mask = read_mask(outputMask);
-    return plan_conv({{"gradOutput", gradOutput},
-                      {"input", input},
-                      {"weight", weight},
-                      IntArrayArgument::optional("biasSizes", biasSizes),
+    // gradBias's own shape counts, not the sizes in here.
+    if (mask[2]) IntArrayArgument::optional("biasSizes", biasSizes);
+    return plan_conv({{"gradOutput", gradOutput, Sizes::not_negative},
+                      {"input", input, Sizes::not_negative},
+                      {"weight", weight, Sizes::not_negative},
                       {"stride", stride},
                       {"padding", padding},
                       {"dilation", dilation},

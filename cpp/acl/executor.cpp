@@ -51,6 +51,8 @@ class Launch {
 
  private:
   void place(std::size_t i, const BoundTensor& tensor) {
+    views_[i] = tensor.operand.at(tensor.data);
+    if (tensor.operand.is_empty()) return;
     if (tensor.data == nullptr) {
       throw Failure(ACLNN_ERR_RUNTIME_ERROR, tensor.name, "without data",
                     "expected device memory (from aclrtMalloc)");
@@ -58,7 +60,6 @@ class Launch {
     held_[i] = find_device_memory(ACLNN_ERR_RUNTIME_ERROR, tensor.name,
                                   reinterpret_cast<std::uintptr_t>(tensor.data),
                                   tensor.operand.range(tensor.data));
-    views_[i] = tensor.operand.at(tensor.data);
   }
 
   static void check_apart(const std::vector<BoundTensor>& tensors) {
@@ -149,7 +150,8 @@ void rebind(aclOpExecutor* handle, Among among, std::size_t index, const aclTens
   const auto end = among == Among::inputs ? first_output : tensors.end();
   if (index >= static_cast<std::size_t>(end - begin)) {
     throw Failure(ACLNN_ERR_PARAM_INVALID, "index", std::to_string(index),
-                  "expected 0 to " + std::to_string(end - begin - 1));
+                  begin == end ? "but the executor has no such tensor"
+                               : "expected 0 to " + std::to_string(end - begin - 1));
   }
   BoundTensor& bound = begin[static_cast<std::ptrdiff_t>(index)];
   const TensorView& view = bound.operand.view();

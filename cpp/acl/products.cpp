@@ -29,15 +29,9 @@ struct SocName {
 
 // The first that fits counts: Ascend910B without a digit is older than Ascend910B1.
 constexpr SocName kSocNames[] = {
-    {"Ascend910_93*", &kA3},
-    {"Ascend910A", &kTraining},
-    {"Ascend910B", &kTraining},
-    {"Ascend910ProA", &kTraining},
-    {"Ascend910ProB", &kTraining},
-    {"Ascend910PremiumA", &kTraining},
-    {"Ascend910B*", &kA2},
-    {"Ascend950*", &k950},
-    {"Ascend310P*", &kInference},
+    {"Ascend910_93*", &kA3},       {"Ascend910A", &kTraining},    {"Ascend910B", &kTraining},
+    {"Ascend910ProA", &kTraining}, {"Ascend910ProB", &kTraining}, {"Ascend910PremiumA", &kTraining},
+    {"Ascend910B*", &kA2},         {"Ascend950*", &k950},         {"Ascend310P*", &kInference},
     {"Ascend310B*", &k200I},
 };
 
@@ -105,6 +99,8 @@ Rounding rounding_of(const Product& product, Operation operation, DType dtype,
   if (cube_math_type < KEEP_DTYPE || cube_math_type > USE_HF32) {
     refuse(cube_math_type, "expected 0 to 3");
   }
+  // Where no document speaks, a value that the dtype cannot use has no effect.
+  if (operation == Operation::convolution && dtype != DType::float32) return Rounding::none;
   const CubeRules& rules = product.cube;
   const std::string here = std::string(" for ") + name_of(dtype) + " on " + product.series;
   const bool without_hf32 = rules.global_pooling_only && operation == Operation::other_pooling;

@@ -7,17 +7,18 @@
 namespace backops {
 namespace {
 
-void set_shape(TensorView& view, const std::int64_t* shape, std::size_t ndim,
-               const char* argument) {
+void set_shape(TensorView& view, const std::int64_t* shape, std::size_t ndim, const char* argument,
+               Sizes sizes) {
   if (ndim > kMaxDims) {
     throw Error(ErrorKind::shape, argument, "a tensor of " + std::to_string(ndim) + " axes",
                 "expected at most " + std::to_string(kMaxDims));
   }
   view.ndim = static_cast<int>(ndim);
+  const int least = sizes == Sizes::positive ? 1 : 0;
   for (int i = 0; i < view.ndim; ++i) {
-    if (shape[i] < 1 || shape[i] > kMostBytes) {
+    if (shape[i] < least || shape[i] > kMostBytes) {
       throw Error(ErrorKind::shape, argument, shape_text(shape, view.ndim),
-                  "expected sizes from 1 to 2**47");
+                  "expected sizes from " + std::to_string(least) + " to 2**47");
     }
     view.shape[i] = shape[i];
   }
@@ -39,8 +40,8 @@ void set_dense_strides(TensorView& view) {
 void set_strides(TensorView& view, const std::int64_t* strides, const char* argument) {
   const auto element = static_cast<std::int64_t>(size_of(view.dtype));
   for (int i = 0; i < view.ndim; ++i) {
-    // An axis of one element is never stepped along, whatever its stride.
-    if (view.shape[i] == 1) {
+    // An axis of one element or none is never stepped along, whatever its stride.
+    if (view.shape[i] <= 1) {
       view.stride_bytes[i] = element;
       continue;
     }
@@ -56,9 +57,10 @@ void set_strides(TensorView& view, const std::int64_t* strides, const char* argu
 }  // namespace
 
 Operand::Operand(DType dtype, const std::int64_t* shape, std::size_t ndim,
-                 const std::int64_t* strides, std::int64_t offset, const char* argument) {
+                 const std::int64_t* strides, std::int64_t offset, const char* argument,
+                 Sizes sizes) {
   view_.dtype = dtype;
-  set_shape(view_, shape, ndim, argument);
+  set_shape(view_, shape, ndim, argument, sizes);
   if (strides == nullptr) {
     set_dense_strides(view_);
   } else {
@@ -91,7 +93,7 @@ ByteRange Operand::range(const void* data) const {
 }
 
 bool Operand::reaches_into(const void* data, const void* memory, std::size_t bytes) const {
-  return bytes > 0 && range(data).meets(range_of(memory, bytes));
+  return bytes > 0 && !is_empty() && range(data).meets(range_of(memory, bytes));
 }
 
 bool Operand::share_memory(const Operand& a, const void* a_data, const Operand& b,

@@ -11,16 +11,18 @@ namespace backops {
 
 // The address space of a process; sums of a few such distances stay far inside 63 bits.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;
+enum class Sizes : std::uint8_t { positive, not_negative };
 
 class BACKOPS_API Operand {
  public:
   // `strides` has as many elements as `shape`, or is null: contiguous. Strides and offset count
-  // elements. Throws Error, naming `argument`, for what no operator takes: too many axes, empty
-  // tensors, sizes, strides or offsets beyond any memory.
+  // elements. Throws Error, naming `argument`, for what no operator takes: too many axes, sizes
+  // other than `sizes` says, sizes, strides or offsets beyond any memory.
   Operand(DType dtype, const std::int64_t* shape, std::size_t ndim, const std::int64_t* strides,
-          std::int64_t offset, const char* argument);
+          std::int64_t offset, const char* argument, Sizes sizes = Sizes::positive);
 
   const TensorView& view() const { return view_; }  // without data
+  bool is_empty() const { return range_.size() == 0; }
   TensorView at(const void* data) const;
 
   // The memory from the lowest to the highest element.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 
 namespace backops {
@@ -56,6 +57,21 @@ class CombinationSearch {
   int size_ = 0;
   int budget_ = 0;
 };
+
+// Along this axis of the view and all behind it.
+void write_zeros_from(const TensorView& view, char* at, int axis) {
+  const std::size_t element = size_of(view.dtype);
+  if (axis == view.ndim) {
+    std::memset(at, 0, element);
+  } else if (axis == view.ndim - 1 &&
+             view.stride_bytes[axis] == static_cast<std::int64_t>(element)) {
+    std::memset(at, 0, element * static_cast<std::size_t>(view.shape[axis]));
+  } else {
+    for (std::int64_t i = 0; i < view.shape[axis]; ++i) {
+      write_zeros_from(view, at + i * view.stride_bytes[axis], axis + 1);
+    }
+  }
+}
 
 bool is_empty(const TensorView& view) {
   return std::find(view.shape, view.shape + view.ndim, 0) != view.shape + view.ndim;
@@ -113,6 +129,10 @@ bool overlap(const TensorView& a, const TensorView& b) {
 
 bool reaches_into(const TensorView& view, const void* memory, std::size_t bytes) {
   return !is_empty(view) && bytes > 0 && range_of(view).meets(range_of(memory, bytes));
+}
+
+void write_zeros(const TensorView& view) {
+  if (!is_empty(view)) write_zeros_from(view, view.data, 0);
 }
 
 bool has_overlapping_elements(const TensorView& view) {

@@ -60,6 +60,8 @@ BACKOPS_API bool overlap(const TensorView& a, const TensorView& b);
 // Whether the memory between a view's lowest and highest byte has a byte of `memory`.
 BACKOPS_API bool reaches_into(const TensorView& view, const void* memory, std::size_t bytes);
 
+BACKOPS_API void write_zeros(const TensorView& view);
+
 // Whether two different elements of one view have a byte in common; as careful as overlap().
 BACKOPS_API bool has_overlapping_elements(const TensorView& view);
 

@@ -297,17 +297,6 @@ void for_tasks(std::int64_t tasks, int threads, const Body& body) {
       &job);
 }
 
-// Along this axis of the view and all behind it.
-void write_zeros(const TensorView& view, char* at, int axis) {
-  if (axis == view.ndim) {
-    std::memset(at, 0, size_of(view.dtype));
-    return;
-  }
-  for (std::int64_t i = 0; i < view.shape[axis]; ++i) {
-    write_zeros(view, at + i * view.stride_bytes[axis], axis + 1);
-  }
-}
-
 // Calls body(operand, piece).
 template <class Body>
 void for_copies(const DenseTensor (&operands)[3], int threads, const Body& body) {
@@ -327,7 +316,7 @@ bool ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
   const Impl& p = *impl_;
   if (!p.engine) {
     for (const TensorView* result : {t.grad_weight, t.grad_bias}) {
-      if (result != nullptr) write_zeros(*result, result->data, 0);
+      if (result != nullptr) write_zeros(*result);
     }
     return true;
   }

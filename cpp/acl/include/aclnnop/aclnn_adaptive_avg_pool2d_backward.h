@@ -4,7 +4,8 @@
 
 #include "aclnn/aclnn_base.h"
 
-/* Tensors are (N, C, H, W) or (C, H, W), in format NCHW, NCL or ND. */
+/* Tensors are (N, C, H, W) or (C, H, W). Their format is NCHW, NHWC, NCL or ND, and says nothing of
+ * their layout, which strides do. A `gradOutput` without elements makes `out` zero. */
 ACL_API aclnnStatus aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(const aclTensor* gradOutput,
                                                                    const aclTensor* self,
                                                                    aclTensor* out,

@@ -4,9 +4,10 @@
 
 #include "aclnn/aclnn_base.h"
 
-/* 1-D to 3-D, with or without a batch. `outputMask` says which of the three gradients are wanted;
- * the others may be NULL. `biasSizes` may be NULL. Transposed convolutions are refused;
- * `outputPadding` belongs to them and is not looked at. */
+/* 1-D to 3-D, with or without a batch, which may be empty. `outputMask` says which of the three
+ * gradients are wanted; the others may be NULL. `padding` has one value, one for each axis or, in
+ * 2-D, four: top, bottom, left, right. The sizes in `biasSizes`, which may be NULL, have no effect.
+ * Transposed convolutions are refused; `outputPadding` belongs to them and is not looked at. */
 ACL_API aclnnStatus aclnnConvolutionBackwardGetWorkspaceSize(
     const aclTensor* gradOutput, const aclTensor* input, const aclTensor* weight,
     const aclIntArray* biasSizes, const aclIntArray* stride, const aclIntArray* padding,
