@@ -1,13 +1,15 @@
-// Many threads on four streams: operators, repeatable executors, events, copies, wrong calls,
-// memory that is freed while work on it is queued. Prints the number of failures.
+// Many threads on four streams: operators, repeatable executors, events, copies, wrong calls, empty
+// tensors, memory that is freed while work on it is queued. Prints the number of failures.
 //
 //   acl_stress THREADS ROUNDS
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
+#include "aclnnop/aclnn_adaptive_avg_pool2d_backward.h"
 #include "aclnnop/aclnn_adaptive_avg_pool3d_backward.h"
 #include "aclnnop/aclnn_avgpool2d_backward.h"
 
@@ -124,12 +126,33 @@ void make_mistakes(aclrtStream stream) {
   float host[32] = {0};
   EXPECT(aclrtMemcpy(pool.grad_output, 4, host, 8, ACL_MEMCPY_HOST_TO_DEVICE) ==
          ACL_ERROR_RT_PARAM_INVALID);
+  const std::size_t most = SIZE_MAX - 7;
+  EXPECT(aclrtMemcpyAsync(pool.grad_output, most, host, most, ACL_MEMCPY_HOST_TO_DEVICE, stream) ==
+         ACL_ERROR_RT_PARAM_INVALID);
+  EXPECT(aclrtMemsetAsync(pool.grad_output, most, 1, most, stream) == ACL_ERROR_RT_PARAM_INVALID);
   EXPECT(aclrtFree(host) == ACL_ERROR_RT_PARAM_INVALID);
   EXPECT(aclnnAvgPool2dBackward(host, pool.size, pool.executor, stream) == ACLNN_ERR_RUNTIME_ERROR);
   EXPECT(aclnnAdaptiveAvgPool3dBackward(pool.workspace, pool.size, pool.executor, stream) ==
          ACLNN_ERR_PARAM_INVALID);
   EXPECT(aclDestroyAclOpExecutor(pool.executor) == 0);
   EXPECT(pool.launch(stream) == ACLNN_ERR_PARAM_INVALID);
+}
+
+// Nothing to read, so zeros are written; a list takes its scalars along.
+void use_empty_tensors(aclrtStream stream) {
+  Pool pool;
+  aclTensor* const none = tensor({1, 2, 0, 4}, ACL_FORMAT_NCHW, nullptr);
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  EXPECT(aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(none, pool.tensors[1], pool.tensors[2],
+                                                        &size, &executor) == 0);
+  EXPECT(aclnnAdaptiveAvgPool2dBackward(nullptr, size, executor, stream) == 0);
+  EXPECT(aclrtSynchronizeStream(stream) == 0);
+  pool.check(0);
+  EXPECT(aclDestroyTensor(none) == 0 && aclDestroyAclOpExecutor(pool.executor) == 0);
+  float value = 1;
+  const aclScalar* const scalars[] = {aclCreateScalar(&value, ACL_FLOAT), nullptr};
+  EXPECT(aclDestroyScalarList(aclCreateScalarList(scalars, 2)) == 0);
 }
 
 void work(int thread, int rounds, aclrtContext context, const aclrtStream* streams) {
@@ -143,6 +166,7 @@ void work(int thread, int rounds, aclrtContext context, const aclrtStream* strea
     run_repeatedly(repeated, value, stream, streams[(thread + round + 1) % kStreams]);
     free_early(stream);
     make_mistakes(stream);
+    use_empty_tensors(stream);
   }
   EXPECT(aclDestroyAclOpExecutor(repeated.executor) == 0);
 }
