@@ -18,7 +18,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from backops._bench import CommandError, conv_report, plot, problems, pytorch, report, run, timing
+from backops._bench import (
+    CommandError,
+    conv,
+    conv_report,
+    plot,
+    problems,
+    pytorch,
+    report,
+    run,
+    timing,
+)
 from backops._bench.progress import Progress
 
 
@@ -124,6 +134,54 @@ def test_layers_held_against_a_matrix_product() -> None:
     cases = problems.conv_cases(["float32"])
     dense = {case.problem.name for case in cases if case.problem.dense_3x3}
     assert dense == {"basic_56", "strided_56", "basic_14", "basic_7", "dilated", "one_image"}
+
+
+def output_shape_in_pytorch(problem: problems.ConvProblem) -> tuple[int, ...]:
+    """Of a convolution without memory."""
+    import torch
+
+    input, weight = (
+        torch.empty(shape, device="meta") for shape in (problem.input_shape, problem.weight_shape)
+    )
+    conv = getattr(torch.nn.functional, f"conv{problem.rank}d")
+    return tuple(conv(input, weight, **problem.keywords).shape)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "spatial"), [("s1p1", (8, 9)), ("s2p1", (4, 5)), ("s2x1p0x1d3x1", (1, 9))]
+)
+def test_axes_have_numbers_of_their_own(parameters: str, spatial: tuple[int, ...]) -> None:
+    problem = problems.parse_conv_problem(f"name 1x2x8x9 3x2x3x3 {parameters}")
+    assert problem.output_shape == (1, 3, *spatial)
+    assert output_shape_in_pytorch(problem) == problem.output_shape
+
+
+@pytest.mark.parametrize("end", ["s1p1 chanels_last", "s1xp1", "s1p1x1x1"])
+def test_line_that_cannot_be_meant_is_an_error(end: str) -> None:
+    with pytest.raises(ValueError, match=r"^name: .*expected"):
+        _ = problems.parse_conv_problem(f"name 1x2x8x9 3x2x3x3 {end}").output_shape
+
+
+@pytest.mark.parametrize("wrong", [(), ("float32",), ("float32", "float64")])
+def test_pytorchs_float64_has_the_last_word(
+    wrong: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    correct = conv.pytorchs
+
+    def sloppy(module: Any, case: problems.ConvCase, tensors: Any) -> Any:
+        off = str(tensors[0].dtype).removeprefix("torch.") in wrong
+        return lambda: [gradient + off for gradient in correct(module, case, tensors)()]
+
+    monkeypatch.setattr(conv, "pytorchs", sloppy)
+    case = conv_case("toy")
+    tensors = conv.make_tensors(torch, case)
+    if "float64" in wrong:
+        with pytest.raises(CommandError, match="grad_input: differs from PyTorch"):
+            conv.check_gradients(torch, case, tensors)
+    else:
+        conv.check_gradients(torch, case, tensors)
 
 
 def conv_result(**changes: Any) -> conv_report.ConvResult:

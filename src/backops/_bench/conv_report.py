@@ -68,7 +68,7 @@ def _of_class(dtype_class: DtypeClass, results: Sequence[ConvResult]) -> list[Su
     alone = [result for result in results if result.gradients != "all"]
     dense = [result for result in layers if result.dense_3x3]
 
-    rows = mean_against_pytorch(dtype_class, layers)
+    rows = mean_against_pytorch(title, layers, dtype_class.mean_target)
     figure = "worst layer against PyTorch"
     rows += smallest(figure, title, ratios_of(layers), dtype_class.worst_target)
     figure = "worst single gradient against PyTorch"

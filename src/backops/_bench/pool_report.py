@@ -70,7 +70,7 @@ def _against_pytorch(dtype_class: DtypeClass, results: Sequence[PoolResult]) -> 
     models = [result for result in results if result.name != "toy"]
     worst_target = dtype_class.worst_target
     return [
-        *mean_against_pytorch(dtype_class, models, ", without toy"),
+        *mean_against_pytorch(title, models, dtype_class.mean_target, ", without toy"),
         *smallest("worst case against PyTorch", title, ratios_of(models), worst_target),
         *smallest("toy against PyTorch", title, ratios_of(toys), TOY_TARGET),
     ]

@@ -13,6 +13,14 @@ from backops._bench import case_lines
 
 DTYPES = ("float32", "bfloat16", "float16")
 GRADIENTS = ("input", "weight", "bias")
+# What a line of the report is about: the gradients that `output_mask` asks for.
+OUTPUT_MASKS = {
+    "all": (True, True, True),
+    "input": (True, False, False),
+    "weight": (False, True, False),
+    "bias": (False, False, True),
+}
+CONV_OPTIONS = ("channels_last", "single_gradients")
 
 
 @dataclass(frozen=True)
@@ -118,14 +126,13 @@ def measured_together(cases: Iterable[PoolCase]) -> Iterator[list[PoolCase]]:
 
 @dataclass(frozen=True)
 class ConvProblem:
-    """One line of conv.txt: a convolution without dtype, layout and choice of gradients."""
+    """One line of conv.txt: a convolution without dtype, layout, gradients."""
 
     name: str
     input_shape: tuple[int, ...]
     weight_shape: tuple[int, ...]
     parameters: str
-    channels_last: bool
-    single_gradients: bool
+    options: frozenset[str]
 
     @property
     def rank(self) -> int:
@@ -133,19 +140,30 @@ class ConvProblem:
 
     @property
     def keywords(self) -> dict[str, Any]:
-        match = re.fullmatch(r"s(\d+)p(\d+)(?:d(\d+))?(?:g(\d+))?", self.parameters)
+        """What the operator takes: an axis has a number of its own where the line says so."""
+        sizes = r"(\d+(?:x\d+)*)"
+        match = re.fullmatch(f"s{sizes}p{sizes}(?:d{sizes})?(?:g(\\d+))?", self.parameters)
         if match is None:
-            raise ValueError(f"{self.name}: {self.parameters}, expected for example s1p1d2g32")
-        values = (int(digits) for digits in match.groups(default="1"))
-        return dict(zip(("stride", "padding", "dilation", "groups"), values, strict=True))
+            raise ValueError(f"{self.name}: {self.parameters}, expected for example s1p0x1d2g32")
+        values = (_sizes(digits) for digits in match.groups(default="1"))
+        shortened = (value[0] if len(value) == 1 else value for value in values)
+        return dict(zip(("stride", "padding", "dilation", "groups"), shortened, strict=True))
+
+    @property
+    def axes(self) -> list[tuple[int, int, int]]:
+        """Stride, padding and dilation of each axis."""
+        *values, _ = self.keywords.values()
+        each = [value if isinstance(value, tuple) else (value,) * self.rank for value in values]
+        if any(len(value) != self.rank for value in each):
+            raise ValueError(f"{self.name}: {self.parameters}, expected {self.rank} axes")
+        return list(zip(*each, strict=True))
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        stride, padding, dilation, _ = self.keywords.values()
-        sizes = zip(self.input_shape[2:], self.weight_shape[2:], strict=True)
+        sizes = zip(self.input_shape[2:], self.weight_shape[2:], self.axes, strict=True)
         outputs = (
             (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
-            for size, kernel in sizes
+            for size, kernel, (stride, padding, dilation) in sizes
         )
         return (self.input_shape[0], self.weight_shape[0], *outputs)
 
@@ -162,7 +180,7 @@ class ConvProblem:
 
 @dataclass(frozen=True)
 class ConvCase:
-    """A problem in one dtype and layout, for all gradients or one: a line of the report."""
+    """A problem in one dtype and layout, for all gradients or some: a line of the report."""
 
     problem: ConvProblem
     dtype: str
@@ -176,7 +194,7 @@ class ConvCase:
 
     @property
     def output_mask(self) -> tuple[bool, ...]:
-        return tuple(self.gradients in ("all", gradient) for gradient in GRADIENTS)
+        return OUTPUT_MASKS[self.gradients]
 
     @property
     def flops(self) -> int:
@@ -190,13 +208,15 @@ class ConvCase:
 def parse_conv_problem(line: str) -> ConvProblem:
     """Problem of one line of conv.txt; the format is at the top of that file."""
     name, input_shape, weight_shape, parameters, *options = line.split()
+    unknown = set(options).difference(CONV_OPTIONS)
+    if unknown:
+        raise ValueError(f"{name}: {unknown}, expected some of {CONV_OPTIONS}")
     return ConvProblem(
         name=name,
         input_shape=_sizes(input_shape),
         weight_shape=_sizes(weight_shape),
         parameters=parameters,
-        channels_last="channels_last" in options,
-        single_gradients="single_gradients" in options,
+        options=frozenset(options),
     )
 
 
@@ -211,9 +231,9 @@ def conv_cases(dtypes: Sequence[str]) -> list[ConvCase]:
 
 def _conv_variants(problem: ConvProblem) -> list[tuple[str, str]]:
     variants = [("contiguous", "all")]
-    if problem.channels_last:
+    if "channels_last" in problem.options:
         variants.append(("channels_last", "all"))
-    if problem.single_gradients:
+    if "single_gradients" in problem.options:
         variants += [("contiguous", gradient) for gradient in GRADIENTS]
     return variants
 

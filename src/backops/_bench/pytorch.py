@@ -81,12 +81,13 @@ def random_tensors(
 
 
 def check_close(torch: Any, label: str, actual: Any, expected: Any) -> None:
-    """Compares with PyTorch's result in float32: a fast wrong answer is no result."""
+    """Compares with PyTorch's result in float32 or float64: a fast wrong answer is no result."""
     info = torch.finfo(actual.dtype)
     # PyTorch sums in float32, one term after another: its own error grows with their number.
     float32_noise = 1e-5 * expected.abs().max().item()
     subnormal_spacing = info.smallest_normal * info.eps
     tolerance = {"rtol": 4 * info.eps, "atol": float32_noise + subnormal_spacing}
-    if not torch.allclose(actual.float(), expected, **tolerance):
-        difference = (actual.float() - expected).abs().max().item()
+    actual = actual.to(expected.dtype)
+    if not torch.allclose(actual, expected, **tolerance):
+        difference = (actual - expected).abs().max().item()
         raise CommandError(f"{label}: differs from PyTorch by up to {difference:.3g}")

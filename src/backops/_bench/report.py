@@ -71,6 +71,7 @@ def format_header(columns: str, *, rate: str, share: str) -> str:
         pytorch="PyTorch",
         ratio="ratio",
         note="",
+        choice="",
     ).rstrip()
 
 
@@ -109,7 +110,7 @@ def print_results(
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One figure of the summary for one class of dtypes, beside its target."""
+    """One figure of the summary for one class of dtypes, beside its target; counts are ints."""
 
     figure: str
     dtypes: str
@@ -135,7 +136,7 @@ class DtypeClass:
 
 
 def mean_against_pytorch(
-    dtype_class: DtypeClass, results: Iterable[Result], note: str = ""
+    dtypes: str, results: Iterable[Result], target: float, note: str = ""
 ) -> list[SummaryRow]:
     """Row of the geometric mean; none without results."""
     ratios = [ratio for ratio, _ in ratios_of(results)]
@@ -144,9 +145,9 @@ def mean_against_pytorch(
     return [
         SummaryRow(
             "geometric mean against PyTorch",
-            dtype_class.title,
+            dtypes,
             math.exp(math.fsum(map(math.log, ratios)) / len(ratios)),
-            dtype_class.mean_target,
+            target,
             at_most=False,
             where=f"{len(ratios)} cases{note}",
         )
@@ -186,9 +187,9 @@ def format_summary(rows: Sequence[SummaryRow]) -> str:
     for row in rows:
         target = f"{'at most' if row.at_most else 'at least'} {row.target:g}"
         verdict = "reached" if row.reached else "missed"
+        value = f"{row.value}" if isinstance(row.value, int) else f"{row.value:.2f}"
         lines.append(
-            f"{row.figure:<48} {row.dtypes:<18} {row.value:>7.2f}  {target:<13} "
-            f"{verdict:<8} {row.where}"
+            f"{row.figure:<48} {row.dtypes:<18} {value:>7}  {target:<13} {verdict:<8} {row.where}"
         )
     return "\n".join(line.rstrip() for line in lines)
 
