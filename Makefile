@@ -3,6 +3,8 @@
 #   make demo      run every operator on model-sized tensors
 #   make test      lint, types, all tests, sanitizers
 #   make bench     speed, side by side with PyTorch; what a call through the C interfaces costs
+#   make bench-layers  hundreds of convolutions of public networks, side by side with PyTorch
+#                      (ARGS="--filter resnet --dtype float16 --json layers.json")
 #   make bench-train   training steps of whole networks, with backops.torch and without
 #   make docs      the documentation, into build/site
 #   make picture   the README's picture, from the figures in docs/pictures/bench.json
@@ -22,7 +24,7 @@ SOURCES := CMakeLists.txt pyproject.toml \
 CPP_FILES := $(shell find cpp examples tests/c -name '*.h' -o -name '*.cpp' -o -name '*.inc' \
   -o -name '*.c')
 
-.PHONY: demo test bench bench-train docs picture fuzz format lint types unit sanitize slow clean
+.PHONY: demo test bench bench-layers bench-train docs picture fuzz format lint types unit sanitize slow clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m backops demo
@@ -41,6 +43,9 @@ docs: $(VENV)/docs-tools
 picture: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m backops._bench.plot docs/pictures/bench.json docs/pictures/bench.svg
 	$(BIN)/python docs/pictures/windows.py
+
+bench-layers: $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python -m backops bench layers $(ARGS)
 
 bench-train: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python bench/train.py

@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from backops.__main__ import main
 from backops._bench import (
     CommandError,
     conv,
     conv_report,
+    layers,
     plot,
     problems,
     pytorch,
@@ -184,7 +186,7 @@ def test_pytorchs_float64_has_the_last_word(
         conv.check_gradients(torch, case, tensors)
 
 
-def conv_result(**changes: Any) -> conv_report.ConvResult:
+def conv_values(**changes: Any) -> dict[str, Any]:
     usual: dict[str, Any] = {
         "name": "layer",
         "problem": "",
@@ -201,7 +203,11 @@ def conv_result(**changes: Any) -> conv_report.ConvResult:
         "pytorch_seconds": 2.0,
         "disturbed": False,
     }
-    return conv_report.ConvResult(**(usual | changes))
+    return usual | changes
+
+
+def conv_result(**changes: Any) -> conv_report.ConvResult:
+    return conv_report.ConvResult(**conv_values(**changes))
 
 
 def test_summary_of_convolutions() -> None:
@@ -250,6 +256,147 @@ def test_onednn_is_limited_where_pytorch_dies(
     pytorch.survive_bfloat16()
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == setting
     assert capsys.readouterr().out.count("\n") == (setting != "ALL")
+
+
+# Layers of networks
+
+
+def layer_problems() -> list[problems.ConvProblem]:
+    return list(dict.fromkeys(case.problem for case in problems.layer_cases(["float32"])))
+
+
+def test_layers_are_many_distinct_and_legal() -> None:
+    all_problems = layer_problems()
+    names = [problem.name for problem in all_problems]
+    assert len(set(names)) == len(names) >= 150
+    networks = {name.split("/")[0] for name in names if re.fullmatch(r"\w+/[\w.]+", name)}
+    assert len(networks - {"odd"}) >= 20
+    assert all(name.split("/")[0] in networks for name in names)
+    assert len({(p.input_shape, p.weight_shape, p.parameters) for p in all_problems}) == len(names)
+    for problem in all_problems:
+        assert output_shape_in_pytorch(problem) == problem.output_shape
+
+
+WEAK_SPOTS = [
+    "(4,64,16000) (64,1,31) s1p15g64",
+    "(2,32,24000) (32,1,15) s1p7g32",
+    "(16,256,28,28) (256,8,3,3) s1p1g32",
+    "(8,48,56,56) (48,8,3,3) s1p1g6",
+    "(16,64,56,56) (5,64,1,1) s1p0",
+    "(1,64,256,256) (2,64,1,1) s1p0",
+    "(16,8,22,500) (16,1,22,1) s1p0g8",
+    "(16,64,56,56) (1,64,3,3) s1p1",
+    "(16,20,56,56) (20,20,3,3) s1p1",
+    "(16,36,56,56) (36,36,3,3) s1p1",
+]
+
+
+def test_layers_that_were_slow_once_are_measured() -> None:
+    all_problems = layer_problems()
+    assert set(WEAK_SPOTS) <= {problem.description for problem in all_problems}
+    dense = {
+        p.weight_shape[0] for p in all_problems if p.weight_shape[:2] == p.input_shape[1:2] * 2
+    }
+    assert {*range(17, 27), *range(33, 40), *range(49, 53), 65} <= dense
+    groups = {p.weight_shape[1] for p in all_problems if p.keywords["groups"] > 1}
+    assert {*range(5, 16)} <= groups
+
+
+def test_first_layers_are_also_measured_without_the_gradient_of_the_input() -> None:
+    cases = [c for c in problems.layer_cases(["float32"]) if c.problem.name == "lenet5/conv1"]
+    assert [case.output_mask for case in cases] == [(True, True, True), (False, True, True)]
+    both, parameters = (case.flops for case in cases)
+    outputs = 256 * 6 * 28 * 28
+    assert (both, parameters) == (4 * outputs * 25 + outputs, 2 * outputs * 25 + outputs)
+
+
+def test_summary_of_layers() -> None:
+    results = [
+        layers.LayerResult(**conv_values(name=name, dtype=dtype, gradients=gradients,
+                                         pytorch_seconds=ratio, choice=choice))
+        for name, dtype, gradients, ratio, choice in [
+            ("one", "float32", "all", 8.0, ""),
+            ("two", "float32", "all", 0.5, "wrong choice"),
+            ("three", "float32", "all", 1.0, ""),
+            ("four", "float32", "all", 0.99, ""),
+            ("one", "float32", "parameters", 0.1, "wrong choice"),
+            ("one", "bfloat16", "all", 3.0, ""),
+        ]
+    ]  # fmt: skip
+    rows = [
+        (row.figure, row.dtypes, pytest.approx(row.value), row.reached, row.where)
+        for row in layers.summarize(results)
+    ]
+    mean, worst = "geometric mean against PyTorch", "worst layer against PyTorch"
+    slower, wrong = "layers slower than PyTorch", "wrong choices of backops.torch"
+    assert rows == [
+        (mean, "float32", 3.96**0.25, True, "4 cases"),
+        (worst, "float32", 0.5, False, "two float32 contiguous all"),
+        (slower, "float32", 2, False, "of 4 cases"),
+        (wrong, "float32", 2, False, "of 5 cases"),
+        (mean, "bfloat16", 3.0, True, "1 cases"),
+        (worst, "bfloat16", 3.0, True, "one bfloat16 contiguous all"),
+        (slower, "bfloat16", 0, True, "of 1 cases"),
+        (wrong, "bfloat16", 0, True, "of 1 cases"),
+    ]
+    lines = report.format_summary(layers.summarize(results)).splitlines()
+    assert re.search(r"slower than PyTorch +float32 +2  at most 0 +missed", lines[3])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ratio", "wrong"),
+    [
+        (True, 0.9, True),
+        (True, 0.97, False),
+        (True, 2.0, False),
+        (False, 0.9, False),
+        (False, 1.03, False),
+        (False, 1.1, True),
+    ],
+)
+def test_choice_is_wrong_where_the_other_side_is_clearly_faster(
+    chosen: bool, ratio: float, wrong: bool
+) -> None:
+    assert bool(layers.judge(chosen, ratio)) == wrong
+
+
+def test_choice_is_that_of_backops_torch() -> None:
+    import torch
+
+    def chosen(text: str) -> bool:
+        cases = problems.layer_cases(["float32"])
+        return layers.is_chosen(torch, next(case for case in cases if text in case.label))
+
+    assert chosen("lenet5/conv1 (256,1,28,28) (6,1,5,5) s1p2 float32 contiguous all")
+    assert not chosen("lenet5/conv1 (256,1,28,28) (6,1,5,5) s1p2 float32 contiguous parameters")
+    assert chosen("(32,58,28,28) (58,1,3,3) s1p1g58 float32 contiguous")
+    assert not chosen("(32,58,28,28) (58,1,3,3) s1p1g58 float32 channels_last")
+
+
+def test_bench_layers_prints_the_cpu_the_lines_and_the_summary(tmp_path: Path) -> None:
+    path = tmp_path / "layers.json"
+    arguments = ["--filter", "lenet5/conv2", "--json", path, "--seconds", "0", "--repeats", "1"]
+    # A process of its own: what keeps PyTorch's bfloat16 alive comes before its first convolution.
+    done = subprocess.run(
+        [sys.executable, "-m", "backops", "bench", "layers", *arguments],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    document = json.loads(path.read_text(encoding="utf-8"))
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(document["environment"]["CPU"] + ", ")
+    assert sum(line.startswith("lenet5/conv2 ") for line in lines) == 2
+    assert sum(line.startswith("worst layer against PyTorch ") for line in lines) == 2
+    assert [result["dtype"] for result in document["results"]] == ["float32", "bfloat16"]
+    for result in document["results"]:
+        assert result["kernel"]
+        for figure in ("seconds", "ratio", "share_of_bound"):
+            assert result[figure] > 0
+
+
+def test_bench_layers_takes_float64(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--filter", "lenet5/conv2", "--dtype", "float64", "--seconds", "0"]
+    assert main(["bench", "layers", *arguments, "--repeats", "1"]) == 0
+    assert re.search(r"\nlenet5/conv2 .* float64 .* conv_float64 ", capsys.readouterr().out)
 
 
 # Progress

@@ -24,6 +24,7 @@ COMMANDS = [
     ["bench", "pool"],
     ["bench", "conv"],
     ["bench", "all"],
+    ["bench", "layers"],
     ["info"],
     ["demo"],
     ["env"],
@@ -42,7 +43,7 @@ def example_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return textwrap.dedent("         " + capsys.readouterr().out.partition("example: ")[2])
 
 
-@pytest.mark.parametrize("command", [["bench", part] for part in ("pool", "conv", "all")])
+@pytest.mark.parametrize("command", [["bench", part] for part in ("pool", "conv", "all", "layers")])
 def test_example_of_a_benchmark_works(
     command: list[str],
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""The problems of pool.txt and conv.txt."""
+"""The problems of pool.txt, conv.txt and layers.txt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from backops._bench import case_lines
 
-DTYPES = ("float32", "bfloat16", "float16")
 GRADIENTS = ("input", "weight", "bias")
 # What a line of the report is about: the gradients that `output_mask` asks for.
 OUTPUT_MASKS = {
@@ -19,8 +18,9 @@ OUTPUT_MASKS = {
     "input": (True, False, False),
     "weight": (False, True, False),
     "bias": (False, False, True),
+    "parameters": (False, True, True),
 }
-CONV_OPTIONS = ("channels_last", "single_gradients")
+CONV_OPTIONS = ("channels_last", "first", "single_gradients")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def measured_together(cases: Iterable[PoolCase]) -> Iterator[list[PoolCase]]:
 
 @dataclass(frozen=True)
 class ConvProblem:
-    """One line of conv.txt: a convolution without dtype, layout, gradients."""
+    """One line of conv.txt or layers.txt: a convolution without dtype, layout, gradients."""
 
     name: str
     input_shape: tuple[int, ...]
@@ -206,7 +206,7 @@ class ConvCase:
 
 
 def parse_conv_problem(line: str) -> ConvProblem:
-    """Problem of one line of conv.txt; the format is at the top of that file."""
+    """Problem of one line of conv.txt or layers.txt; the format is at the top of these."""
     name, input_shape, weight_shape, parameters, *options = line.split()
     unknown = set(options).difference(CONV_OPTIONS)
     if unknown:
@@ -221,9 +221,17 @@ def parse_conv_problem(line: str) -> ConvProblem:
 
 
 def conv_cases(dtypes: Sequence[str]) -> list[ConvCase]:
+    return _conv_cases("conv.txt", dtypes)
+
+
+def layer_cases(dtypes: Sequence[str]) -> list[ConvCase]:
+    return _conv_cases("layers.txt", dtypes)
+
+
+def _conv_cases(file_name: str, dtypes: Sequence[str]) -> list[ConvCase]:
     return [
         ConvCase(problem, dtype, layout, gradients)
-        for problem in map(parse_conv_problem, case_lines("conv.txt"))
+        for problem in map(parse_conv_problem, case_lines(file_name))
         for layout, gradients in _conv_variants(problem)
         for dtype in dtypes
     ]
@@ -233,6 +241,8 @@ def _conv_variants(problem: ConvProblem) -> list[tuple[str, str]]:
     variants = [("contiguous", "all")]
     if "channels_last" in problem.options:
         variants.append(("channels_last", "all"))
+    if "first" in problem.options:
+        variants.append(("contiguous", "parameters"))
     if "single_gradients" in problem.options:
         variants += [("contiguous", gradient) for gradient in GRADIENTS]
     return variants

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backops._bench import CommandError, conv, plot, pool, problems, pytorch
+from backops._bench import CommandError, conv, layers, plot, pool, problems, pytorch
 from backops._bench.progress import Progress
 from backops._bench.report import Result, SummaryRow, format_summary, to_json
 from backops._bench.timing import Budget
@@ -27,6 +27,7 @@ class Part:
 PARTS = {
     "pool": Part(problems.pool_cases, pool.run),
     "conv": Part(problems.conv_cases, conv.run),
+    "layers": Part(problems.layer_cases, layers.run),
 }
 
 
@@ -48,7 +49,9 @@ def run(
         plot.check(plot_path)
     for path in filter(None, (json_path, plot_path)):
         path.touch()
-    if any(case.dtype == "bfloat16" for case in selected.get("conv", ())):
+    print(f"{environment['CPU']}, {environment['instruction set']}, {threads} threads")
+    convolutions = [case for part in ("conv", "layers") for case in selected.get(part, ())]
+    if any(case.dtype == "bfloat16" for case in convolutions):
         pytorch.survive_bfloat16()
     torch = pytorch.import_torch()
     all_results: list[Result] = []

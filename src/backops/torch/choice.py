@@ -1,7 +1,7 @@
 """Which calls are faster here than in PyTorch's own kernels; the others stay with PyTorch.
 
-`bench/layers.py` measures the convolutions of networks on both sides, and shows where
-this is wrong.
+`backops bench layers` measures the convolutions of networks on both sides, and shows where this is
+wrong.
 """
 
 from __future__ import annotations
