@@ -33,19 +33,29 @@ def import_torch() -> Any:
 
 
 def survive_bfloat16() -> None:
+    """As `limit_onednn`, and tells it."""
+    signal = limit_onednn()
+    if signal:
+        name, value = ONEDNN_LIMIT
+        print(
+            f"{name}={value} for both sides: without it PyTorch's bfloat16 convolution dies of "
+            f"signal {signal}"
+        )
+
+
+def limit_onednn() -> int:
     """Keeps oneDNN from the instructions that kill a bfloat16 convolution of PyTorch's here.
 
     Some virtual machines have AMX but do not tell how large its tiles are. A process reads the
-    setting when it first uses oneDNN, so this comes before that.
+    setting when it first uses oneDNN, so this comes before that. The signal of which a convolution
+    died; 0 if it did not.
     """
     done = subprocess.run([sys.executable, "-c", BFLOAT16_CONVOLUTION], capture_output=True)
-    if done.returncode < 0:
-        name, value = ONEDNN_LIMIT
-        os.environ[name] = value
-        print(
-            f"{name}={value} for both sides: without it PyTorch's bfloat16 convolution dies of "
-            f"signal {-done.returncode}"
-        )
+    if done.returncode >= 0:
+        return 0
+    name, value = ONEDNN_LIMIT
+    os.environ[name] = value
+    return -done.returncode
 
 
 @contextmanager
