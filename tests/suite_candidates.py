@@ -54,3 +54,18 @@ def sleeping(operator: str, grad_output: Any, *tensors: Any, **parameters: Any) 
     if grad_output.shape[1] == 2 and "AWAKE" not in os.environ:
         time.sleep(20)
     return right(operator, grad_output, *tensors, **parameters)
+
+
+def doubled(operator: str, *tensors: Any, **parameters: Any) -> Any:
+    return right(operator, *tensors, **parameters) * 2
+
+
+def noisy(operator: str, *tensors: Any, **parameters: Any) -> Any:
+    """Right but for errors that are known, and different for each input."""
+    return with_noise(getattr(backops.reference, operator)(*tensors, **parameters), 1.0)
+
+
+def with_noise(result: Any, factor: float) -> Any:
+    seed = int(np.abs(result).sum() * 1e6) % 2**32
+    noise = np.random.default_rng([seed, int(factor * 10)]).standard_normal(result.shape)
+    return (result * (1 + factor * 1e-4 * noise)).astype(np.float32)

@@ -17,8 +17,9 @@ from backops import acl, infiniop
 from backops.__main__ import main
 from backops._calls import OPERATORS
 from backops._command import CommandError
-from backops._verify import cases, suite, workers
+from backops._verify import cases, suite, trial
 from backops._verify.library import open_library
+from backops._verify.rules import Rules
 from backops._verify.targets import Target, open_module
 
 SMALL = [
@@ -39,7 +40,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def statuses(path: Path, candidate: str, **more: Any) -> dict[str, str]:
     target = Target(module=f"suite_candidates:{candidate}")
-    results = suite.run_suite(cases.read_cases(str(path)), target, "float32", show=False, **more)
+    results = suite.run_suite(
+        cases.read_cases(str(path)), target, Rules("float32"), show=False, **more
+    )
     return {result.name.split()[0]: result.status for result in results}
 
 
@@ -47,9 +50,9 @@ def test_default_suite_covers_every_operator_and_is_right_here() -> None:
     default = cases.read_cases("default")
     assert {case.operator for case in default} == set(OPERATORS)
     assert {case.dtype for case in default} == {"float16", "bfloat16", "float32", "float64"}
-    assert {case.values for case in default} >= {"normal", "integers", "specials"}
+    assert {case.values for case in default} >= {None, "integers", "specials"}
     for case in default:
-        result = workers.run_case(case, open_module("backops"), "float32")
+        result = trial.run_case(case, open_module("backops"), Rules("float32"))
         assert result.status == "right", result
 
 
@@ -116,7 +119,7 @@ def test_what_a_library_leaves_unwritten_is_wrong(
     row = {"name": "gaps", "operator": "avg_pool2d_backward", "input": [2, 3, 8, 8]}
     case = cases.parse_row("here", {**row, "kernel_size": 1, "stride": 2})
     target = Target(library=str(build(tmp_path)))
-    (result,) = suite.run_suite(case, target, "float32", show=False)
+    (result,) = suite.run_suite(case, target, Rules("float32"), show=False)
     assert result.status == "wrong"
     assert result.wrong == result.elements == 2 * 3 * 8 * 8
 
@@ -162,14 +165,14 @@ def test_failure_is_told(candidate: str, detail: str) -> None:
     conv = {"name": "conv", "operator": "conv_backward", "input": [1, 2, 5], "weight": [2, 2, 3]}
     case = cases.parse_row("here", conv if "weight" in candidate else SMALL[0])[0]
     run = open_module(f"suite_candidates:{candidate}")
-    result = workers.run_case(case, run, "float32")
+    result = trial.run_case(case, run, Rules("float32"))
     assert result.status == "failed"
     assert detail in result.detail
 
 
 def test_candidate_may_return_torch_bfloat16() -> None:
     case = cases.parse_row("here", {**SMALL[0], "dtype": "bfloat16"})[0]
-    result = workers.run_case(case, open_module("suite_candidates:with_torch"), "float32")
+    result = trial.run_case(case, open_module("suite_candidates:with_torch"), Rules("float32"))
     assert result.status == "right", result
 
 
@@ -186,7 +189,7 @@ def test_resume_file_leaves_out_what_is_done(small: Path, tmp_path: Path) -> Non
     assert len(kept) == 3
     # Nothing is left to do, so a candidate that cannot even be loaded is not noticed.
     again = suite.run_suite(
-        cases.read_cases(str(small)), Target(module="suite_candidates:right"), "float32",
+        cases.read_cases(str(small)), Target(module="suite_candidates:right"), Rules("float32"),
         resume=resume, show=False,
     )  # fmt: skip
     assert [result.name for result in again] == ["one float32", "two float32", "three float32"]
@@ -255,7 +258,7 @@ def test_csv_holds_the_same_cases(tmp_path: Path) -> None:
         "ceil_mode": True,
     }
     for case in read:
-        assert workers.run_case(case, open_module("backops"), "float32").status == "right"
+        assert trial.run_case(case, open_module("backops"), Rules("float32")).status == "right"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_own_results_are_right(make: Callable[[str], Call], dtype: str) -> None:
         assert verify(call, call.run(), "cann").is_right
 
 
-@pytest.mark.parametrize("name", ["float32", "exact", "cann", "allclose:1e-2,1e-6"])
+@pytest.mark.parametrize("name", ["float32", "exact", "allclose:1e-2,1e-6"])
 def test_rounded_truth_is_right_by_every_standard(name: str) -> None:
     for dtype in ("float16", "bfloat16", "float32"):
         call = pool_call(dtype)
@@ -328,16 +328,9 @@ def test_allclose_is_that_of_numpy() -> None:
         assert verify(call, {"grad_input": got}, "allclose:1e-3,1e-12").is_right == expected
 
 
-def test_cann_allows_its_share() -> None:
-    grad = random((1, 4, 50, 50), "float16")
-    call = Call("avg_pool2d_backward", grad, (1, 4, 100, 100), None, {"kernel_size": 2})
-    for wrong, is_right in ((40, True), (41, False)):  # a thousandth of 40000 elements
-        result = call.run()["grad_input"].copy()
-        result.reshape(-1)[:wrong] += 1
-        assert verify(call, {"grad_input": result}, "cann").is_right == is_right
-
-
-@pytest.mark.parametrize("text", ["nonsense", "allclose", "allclose:1", "allclose:-1,0"])
+@pytest.mark.parametrize(
+    "text", ["nonsense", "allclose", "allclose:1", "allclose:-1,0", "cann-L3", "CANN"]
+)
 def test_unknown_standard(text: str) -> None:
     with pytest.raises(CommandError, match="is not a standard"):
         make_standard(text, np.dtype(np.float32))

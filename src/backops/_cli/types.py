@@ -11,6 +11,12 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
+def non_negative_int(text: str) -> int:
+    if not str(text).isdecimal():
+        raise click.BadParameter(f"{text!r} is not an integer of 0 or more")
+    return int(text)
+
+
 def non_negative_float(text: str) -> float:
     try:
         value = float(text)

@@ -7,22 +7,21 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backops import reference
 from backops._calls import ADAPTIVE, FIXED, OPERATORS, PARAMETERS, Call
 from backops._command import CommandError
 from backops._files import DTYPES, Shape
-from backops._verify import truth
+from backops._verify import cann_suite, truth
+from backops._verify.values import check_values, has_specials, make_values
 
-VALUES = ("normal", "positive", "integers", "specials")
 FIELDS = ("name", "operator", "input", "output_size", "weight", "dtype", "values", "seed")
 
 
@@ -34,7 +33,8 @@ class Case:
     dtype: str
     output_size: Shape | None = None
     weight: Shape | None = None
-    values: str = "normal"
+    values: str | None = None
+    """None: those of the standard, or normal ones if it names none."""
     seed: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
@@ -49,8 +49,11 @@ class Case:
 
 
 def read_cases(source: str) -> list[Case]:
-    """The cases of a .json or .csv file, or of the suite that comes with backops: `default`."""
-    if source == "default":
+    """The cases of a .json or .csv file, or of a suite that comes with backops."""
+    rows: Iterable[Mapping[str, Any]]
+    if source == "cann":
+        rows = cann_suite.rows()
+    elif source == "default":
         text = resources.files(__package__).joinpath("default_suite.json").read_text("utf-8")
         rows = json.loads(text)
     else:
@@ -81,7 +84,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
                 {key: parse_cell(cell) for key, cell in row.items() if cell}
                 for row in csv.DictReader(stream)
             ]
-    raise CommandError(f"{path}: expected a .json or .csv file, or the word default")
+    raise CommandError(f"{path}: expected a .json or .csv file, or the word default or cann")
 
 
 def parse_cell(cell: str) -> Any:
@@ -114,12 +117,15 @@ def parse_row(source: str, row: Mapping[str, Any]) -> list[Case]:
             raise CommandError(f"{where}: {operator} needs {key}")
     dtypes = row.get("dtype", "float32")
     dtypes = dtypes.split() if isinstance(dtypes, str) else dtypes
-    values = row.get("values", "normal")
+    values = row.get("values")
     for dtype in dtypes:
         if dtype not in DTYPES:
             raise CommandError(f"{where}: dtype is {dtype!r}, expected one of {tuple(DTYPES)}")
-    if values not in VALUES:
-        raise CommandError(f"{where}: values is {values!r}, expected one of {VALUES}")
+    if values is not None:
+        try:
+            check_values(str(values))
+        except CommandError as error:
+            raise CommandError(f"{where}: {error}") from error
     return [
         Case(
             name=name,
@@ -128,7 +134,7 @@ def parse_row(source: str, row: Mapping[str, Any]) -> list[Case]:
             dtype=dtype,
             output_size=optional_sizes(where, "output_size", row),
             weight=optional_sizes(where, "weight", row),
-            values=values,
+            values=None if values is None else str(values),
             seed=int(row.get("seed", 0)),
             parameters={key: as_tuple(value) for key, value in given.items()},
         )
@@ -151,20 +157,22 @@ def as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def make_call(case: Case) -> Call:
-    """The tensors of a case, the same on every machine."""
-    generator = np.random.default_rng([case.seed, zlib.crc32(case.name.encode())])
+def make_call(case: Case, attempt: int = 0) -> Call:
+    """The tensors of a case, the same on every machine; those of another attempt are others."""
+    seed = [case.seed, zlib.crc32(case.name.encode())]
+    generator = np.random.default_rng([*seed, attempt] if attempt else seed)
     dtype = DTYPES[case.dtype]
-    grad_output = random_tensor(generator, grad_output_shape(case), dtype, case.values)
+    values = case.values or "normal"
+    grad_output = make_values(generator, grad_output_shape(case), dtype, values)
     if case.weight is None:
         return Call(case.operator, grad_output, case.input, None, case.parameters)
     # Specials in one operand are enough: in all three hardly a number would be left.
-    plain = "normal" if case.values == "specials" else case.values
+    plain = "normal" if has_specials(values) else values
     return Call(
         case.operator,
         grad_output,
-        random_tensor(generator, case.input, dtype, plain),
-        random_tensor(generator, case.weight, dtype, plain),
+        make_values(generator, case.input, dtype, plain),
+        make_values(generator, case.weight, dtype, plain),
         case.parameters,
     )
 
@@ -190,18 +198,3 @@ def grad_output_shape(case: Case) -> Shape:
     assert case.output_size is not None
     size = case.output_size
     return (*leading, *(size * call.rank if len(size) == 1 else size))
-
-
-def random_tensor(
-    generator: np.random.Generator, shape: Shape, dtype: np.dtype[Any], values: str
-) -> NDArray[Any]:
-    if values == "integers":
-        return generator.integers(-8, 9, shape).astype(dtype)
-    if values == "positive":
-        return generator.uniform(0.5, 1.5, shape).astype(dtype)
-    array = generator.standard_normal(shape).astype(dtype)
-    if values == "specials" and array.size:
-        flat = array.reshape(-1)
-        for special in (np.nan, np.inf, -np.inf):
-            flat[generator.integers(0, flat.size)] = special
-    return array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 import backops
 from backops._calls import Call
 from backops._verify import places, samples
-from backops._verify.text import share, ulp_range
+from backops._verify.limits import Limit
+from backops._verify.text import limit_cells, limit_head, share, small_line, ulp_range
 from backops._verify.verify import Report, TensorReport
 
 STYLE = """
@@ -35,11 +36,16 @@ code { font-size: .92em; } img { max-width: 100%; height: auto; }
 def write_page(
     path: Path, report: Report, call: Call, candidates: Mapping[str, NDArray[Any]]
 ) -> None:
-    body = "\n".join(page_parts(report, call, candidates))
+    title = f"{report.operator}: {verdict(report.is_right)}"
+    write_document(path, title, page_parts(report, call, candidates))
+
+
+def write_document(path: Path, title: str, parts: Iterable[str]) -> None:
+    body = "\n".join(parts)
     path.write_text(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         '<meta name="viewport" content="width=device-width"/>\n'
-        f"<title>{escape(report.operator)}: {verdict(report.is_right)}</title>\n"
+        f"<title>{escape(title)}</title>\n"
         f"<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n",
         encoding="utf-8",
     )
@@ -72,6 +78,8 @@ def tensor_parts(tensor: TensorReport, call: Call, candidate: NDArray[Any]) -> I
     if tensor.shape != tensor.expected_shape:
         return
     yield figures_table(tensor)
+    yield "<h3>Limits</h3>"
+    yield limits_table(tensor)
     yield "<h3>Distance to the rounded truth</h3>"
     yield histogram(tensor)
     if tensor.wrong:
@@ -94,10 +102,13 @@ def table(rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> str:
 
 def figures_table(tensor: TensorReport) -> str:
     beyond = ", ".join(f"{key}: {share(tensor, key)}" for key in tensor.beyond)
+    small = [("small values", escape(small_line(tensor)))] if tensor.small_values else []
+    benchmark = [("benchmark", escape(tensor.benchmark))] if tensor.benchmark else []
     return table(
         [
             ("shape, dtype", escape(f"{tensor.shape} {tensor.dtype}")),
             ("truth", escape(tensor.truth)),
+            *benchmark,
             ("wrong elements", f"{tensor.wrong:,} of {tensor.elements:,}"),
             ("NaN missing, unexpected", f"{tensor.missing_nans}, {tensor.unexpected_nans}"),
             ("wrong infinities", f"{tensor.wrong_infinities}"),
@@ -107,9 +118,22 @@ def figures_table(tensor: TensorReport) -> str:
                 f"largest {tensor.max_relative:.3e}, mean {tensor.mean_relative:.3e}",
             ),
             ("largest distance", f"{tensor.max_ulps:,} ulps"),
+            *small,
             ("share with a relative error beyond", beyond),
         ]
     )
+
+
+def limits_table(tensor: TensorReport) -> str:
+    has_benchmark = bool(tensor.benchmark)
+    return table([limit_row(limit, has_benchmark) for limit in tensor.limits],
+                 limit_head(has_benchmark))  # fmt: skip
+
+
+def limit_row(limit: Limit, has_benchmark: bool) -> list[str]:
+    *cells, last = map(escape, limit_cells(limit, has_benchmark))
+    kind = "right" if limit.holds else "wrong"
+    return [*cells, f'<span class="{kind}">{last}</span>']
 
 
 def picture(url: str, text: str) -> str:

@@ -1,20 +1,27 @@
-"""Named standards: how far from the truth an element may be. docs/verify.md has the sources."""
+"""Named standards: how far from the truth a result may be. docs/verify.md has the sources."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from backops._command import UsageError
+from backops._verify.limits import Limit, at_most
+from backops._verify.measures import SmallValues
+
+if TYPE_CHECKING:
+    from backops._verify.compare import Comparison
 
 Floats = NDArray[np.float64]
 
-NAMES = "exact, float32, allclose:RTOL,ATOL or cann"
+NAMES = (
+    "exact, float32, allclose:RTOL,ATOL, cann, cann-2026-04, cann-L0, cann-L1 or cann-L2"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,34 +56,51 @@ class Standard(Protocol):
         """Whether `allowed` asks for the sums of the absolute values of each element's terms."""
 
     @property
-    def wrong_share(self) -> float:
-        """The share of elements that may be beyond what is allowed."""
+    def needs_measures(self) -> bool:
+        """Whether `limits` asks for the figures of `Measures`."""
+
+    @property
+    def small(self) -> SmallValues | None:
+        """Which truths are apart as small."""
 
     def allowed(
         self, size: Floats, magnitude: Floats | None, format: Format, terms: int
     ) -> Floats | None:
-        """The absolute error that each element may have; None: it must be the rounded truth."""
+        """The absolute error from which on an element is called wrong; None: it must be the
+        rounded truth."""
+
+    def limits(self, found: Comparison) -> list[Limit]:
+        """What decides whether a tensor is right, beside NaN and infinity in their places."""
 
 
 @dataclass(frozen=True)
-class Exact:
+class Elementwise:
+    """A standard that every element has to meet."""
+
+    needs_magnitude: bool = False
+    needs_measures: bool = False
+    small: SmallValues | None = None
+
+    def limits(self, found: Comparison) -> list[Limit]:
+        return [at_most("wrong elements", found.wrong, 0)]
+
+
+@dataclass(frozen=True)
+class Exact(Elementwise):
     name: str = "exact"
     description: str = "every element is the float64 truth, rounded once to the dtype"
-    needs_magnitude: bool = False
-    wrong_share: float = 0.0
 
     def allowed(self, size: Floats, magnitude: Floats | None, format: Format, terms: int) -> None:
         return None
 
 
 @dataclass(frozen=True)
-class Float32Sums:
+class Float32Sums(Elementwise):
     """What sums of `terms` rounded products come to, in any order, and one rounding at the end."""
 
     name: str = "float32"
     description: str = "as close as sums in float32, or float64 for float64, rounded once"
     needs_magnitude: bool = True
-    wrong_share: float = 0.0
 
     def allowed(self, size: Floats, magnitude: Floats | None, format: Format, terms: int) -> Floats:
         assert magnitude is not None
@@ -96,11 +120,9 @@ def growth(terms: int) -> float:
 
 
 @dataclass(frozen=True)
-class AllClose:
-    rtol: float
-    atol: float
-    needs_magnitude: bool = False
-    wrong_share: float = 0.0
+class AllClose(Elementwise):
+    rtol: float = 0.0
+    atol: float = 0.0
 
     @property
     def name(self) -> str:
@@ -114,44 +136,26 @@ class AllClose:
         return self.atol + self.rtol * size
 
 
-# CANN's operators have no float64.
-CANN_LOSSES = {"float16": 1e-3, "bfloat16": 4e-3, "float32": 1e-4, "float64": 1e-4}
+def make_standard(text: str, dtype: np.dtype[Any], precision: str = "keep") -> Standard:
+    """The standard of that name for results of that dtype, computed with that precision."""
+    from backops._verify import published
 
-
-@dataclass(frozen=True)
-class Cann:
-    """The double rule: at most a share L of the elements is off by more than L."""
-
-    loss: float
-    name: str = "cann"
-    needs_magnitude: bool = False
-
-    @property
-    def wrong_share(self) -> float:
-        return self.loss
-
-    @property
-    def description(self) -> str:
-        loss = f"{self.loss:g}"
-        return f"|candidate - truth| <= {loss} + {loss} |truth|, but for a share of {loss}"
-
-    def allowed(self, size: Floats, magnitude: Floats | None, format: Format, terms: int) -> Floats:
-        return self.loss + self.loss * size
-
-
-def make_standard(text: str, dtype: np.dtype[Any]) -> Standard:
-    """The standard of that name for results of that dtype."""
     if text == "exact":
         return Exact()
     if text == "float32":
         return Float32Sums()
-    if text == "cann":
-        return Cann(CANN_LOSSES[dtype.name])
+    if text in published.NAMES:
+        return published.make(text, dtype, precision)
     if text.startswith("allclose:"):
         try:
             rtol, atol = map(float, text.removeprefix("allclose:").split(","))
         except ValueError:
             rtol = atol = -1.0
         if 0 <= rtol < math.inf and 0 <= atol < math.inf:
-            return AllClose(rtol, atol)
+            return AllClose(rtol=rtol, atol=atol)
     raise UsageError(f"{text!r} is not a standard, expected {NAMES}")
+
+
+def check_standard(text: str) -> None:
+    """Raises if there is no standard of that name."""
+    make_standard(text, np.dtype(np.float32))

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from backops._verify.limits import Limit, power_of_two, shown
 from backops._verify.verify import Report, TensorReport
 
 WORST_SHOWN = 5
@@ -30,6 +31,7 @@ def print_tensor(report: Report, tensor: TensorReport, console: Console) -> None
     if tensor.shape != tensor.expected_shape:
         return
     console.print(figures(tensor))
+    console.print(limit_table(tensor))
     console.print(histogram(tensor))
     if tensor.worst:
         print_worst(tensor, console)
@@ -45,9 +47,12 @@ def figures(tensor: TensorReport) -> Table:
     dtype = tensor.dtype
     if tensor.dtype != tensor.expected_dtype:
         dtype += f" (operands {tensor.expected_dtype})"
+    small = [("small values", small_line(tensor))] if tensor.small_values else []
+    benchmark = [("benchmark", tensor.benchmark)] if tensor.benchmark else []
     for name, value in (
         ("shape, dtype", f"{tensor.shape} {dtype}"),
         ("truth", tensor.truth),
+        *benchmark,
         ("wrong elements", f"{tensor.wrong:,} of {tensor.elements:,}"),
         (
             "NaN and infinity",
@@ -60,10 +65,49 @@ def figures(tensor: TensorReport) -> Table:
             "of what is allowed",
             f"{tensor.times_allowed:.3g} {'ulps' if tensor.standard == 'exact' else 'times'}",
         ),
+        *small,
         ("share beyond", ", ".join(f"{key}: {share(tensor, key)}" for key in tensor.beyond)),
     ):
         table.add_row(name, value)
     return table
+
+
+def limit_table(tensor: TensorReport) -> Table:
+    """Each figure that decides, with its limit."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    has_benchmark = bool(tensor.benchmark)
+    for name in limit_head(has_benchmark):
+        table.add_column(name, justify="left" if name in ("figure", "") else "right")
+    for limit in tensor.limits:
+        style = "" if limit.holds else "bold red"
+        table.add_row(*limit_cells(limit, has_benchmark), style=style)
+    return table
+
+
+def limit_head(has_benchmark: bool) -> list[str]:
+    return ["figure", "candidate", *["benchmark"] * has_benchmark, "limit", "of the limit", ""]
+
+
+def limit_cells(limit: Limit, has_benchmark: bool) -> list[str]:
+    benchmark = "" if limit.benchmark is None else shown(limit.benchmark)
+    return [
+        limit.name,
+        shown(limit.value),
+        *[benchmark] * has_benchmark,
+        f"{limit.rule} {shown(limit.limit)}",
+        f"{limit.times:.3g}",
+        "holds" if limit.holds else "fails",
+    ]
+
+
+def small_line(tensor: TensorReport) -> str:
+    small = tensor.small_values
+    assert small is not None
+    return (
+        f"{small.elements:,} with a truth below {power_of_two(small.below)} are apart; off by "
+        f"more than {power_of_two(small.error)}: {small.beyond:,}, benchmark "
+        f"{small.benchmark_beyond:,}"
+    )
 
 
 def share(tensor: TensorReport, threshold: str) -> str:

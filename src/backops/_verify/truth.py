@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,8 @@ LARGE_PLANE_ELEMENTS = 1 << 22
 SMALL_POOL_OUTPUTS = 1 << 12
 SMALL_POOL_ELEMENTS = 1 << 20
 SMALL_CONV_PRODUCTS = 1 << 25
+# A truth of this many elements is kept where it is needed twice.
+KEPT_ELEMENTS = 1 << 20
 # The plane that is compared with the reference may have up to this many outputs.
 CHECKED_OUTPUTS = 1 << 15
 
@@ -51,6 +54,26 @@ class Truth:
     terms: int
     """Most terms that the sum of one element has."""
     blocks: Iterator[Block]
+
+
+class Repeated:
+    """The blocks of a truth that is needed twice: kept if they are few, else worked out again."""
+
+    def __init__(self, call: Call, gradient: str, *, with_magnitudes: bool) -> None:
+        self._make = partial(truth_of, call, gradient, with_magnitudes=with_magnitudes)
+        self._is_kept = math.prod(call.result_shapes()[gradient]) <= KEPT_ELEMENTS
+        first = self._make()
+        self.source, self.terms = first.source, first.terms
+        self._first: Iterator[Block] | None = first.blocks
+        self._kept: list[Block] = []
+
+    def __iter__(self) -> Iterator[Block]:
+        if self._is_kept:
+            if self._first is not None:
+                self._kept, self._first = list(self._first), None
+            return iter(self._kept)
+        blocks, self._first = self._first, None
+        return blocks if blocks is not None else self._make().blocks
 
 
 def truth_of(call: Call, gradient: str, *, with_magnitudes: bool) -> Truth:

@@ -13,43 +13,23 @@ import numpy as np
 
 import backops
 from backops._command import CommandError
-from backops._verify.cases import Case, make_call
-from backops._verify.library import Unsupported
+from backops._verify.benchmark import open_benchmark
+from backops._verify.cases import Case
 from backops._verify.results import Result
-from backops._verify.targets import Candidate, Target
-from backops._verify.verify import verify
+from backops._verify.rules import Rules
+from backops._verify.targets import Target
+from backops._verify.trial import run_case
 
 READY = "ready"
-TENSORS = ("grad_output", "input", "weight")
 
 
-def run_case(case: Case, candidate: Candidate, standard: str) -> Result:
-    start = time.monotonic()
-    try:
-        call = make_call(case)
-        before = [np.array(tensor).tobytes() for tensor in call.tensors()]
-        results = candidate(call)
-        for name, tensor, bytes_before in zip(TENSORS, call.tensors(), before, strict=False):
-            if np.array(tensor).tobytes() != bytes_before:
-                raise CommandError(f"the candidate changed {name}")
-        missing = [name for name in call.result_shapes() if name not in results]
-        if missing:
-            raise CommandError(f"the candidate returned no {missing[0]}")
-        report = verify(call, {name: results[name] for name in call.result_shapes()}, standard)
-    except Unsupported as reason:
-        return Result(case.label, case.operator, "skipped", detail=str(reason))
-    except Exception as error:
-        detail = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        return Result(case.label, case.operator, "failed", detail=detail)
-    return Result.of(case, report, time.monotonic() - start)
-
-
-def serve(connection: Connection, target: Target, standard: str, threads: int) -> None:
-    """What a worker does: loads the candidate, then runs every case it is sent."""
+def serve(connection: Connection, target: Target, rules: Rules, threads: int) -> None:
+    """What a worker does: loads what it needs, then runs every case it is sent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
     backops.set_num_threads(threads)
     try:
         candidate = target.open()
+        benchmark = open_benchmark(rules.benchmark) if rules.is_double else None
     except Exception as error:
         connection.send(f"{' '.join(str(error).split())}")
         return
@@ -62,16 +42,16 @@ def serve(connection: Connection, target: Target, standard: str, threads: int) -
                 return
             if case is None:
                 return
-            connection.send(run_case(case, candidate, standard))
+            connection.send(run_case(case, candidate, rules, benchmark))
 
 
 class Worker:
-    def __init__(self, target: Target, standard: str, threads: int) -> None:
+    def __init__(self, target: Target, rules: Rules, threads: int) -> None:
         # Not forked: the candidate's library must not inherit threads that are not there.
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
-            target=serve, args=(theirs, target, standard, threads), daemon=True
+            target=serve, args=(theirs, target, rules, threads), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -92,7 +72,7 @@ class Worker:
 def run_cases(
     cases: Sequence[Case],
     target: Target,
-    standard: str,
+    rules: Rules,
     *,
     jobs: int,
     threads: int,
@@ -100,7 +80,7 @@ def run_cases(
 ) -> Iterator[tuple[Case, Result]]:
     """Each case's result, as soon as it is there."""
     waiting = list(reversed(cases))
-    workers = [Worker(target, standard, threads) for _ in range(min(jobs, len(cases)))]
+    workers = [Worker(target, rules, threads) for _ in range(min(jobs, len(cases)))]
     try:
         while workers:
             ready = wait([worker.connection for worker in workers], timeout=0.2)
@@ -116,7 +96,7 @@ def run_cases(
                     workers.remove(worker)
                     worker.stop()
                     if waiting:
-                        workers.append(Worker(target, standard, threads))
+                        workers.append(Worker(target, rules, threads))
                 elif worker.is_ready and worker.case is None:
                     if waiting:
                         worker.start(waiting.pop())
