@@ -27,8 +27,7 @@ def build(name: str, root: Path, libraries: str, *links: str) -> list[str]:
     command = [c_programs.compiler("c++"), "-std=c++17", "-O2", f"{CPP / name / 'overhead.cpp'}"]
     command += [f"-I{CPP}", f"-I{root / 'include'}"]
     command += [option for folder in folders for option in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
-    # oneDNN is found by the core, which knows where it is.
-    return [*command, *links, "-lbackops", "-pthread", "-Wl,--allow-shlib-undefined"]
+    return [*command, *links, "-lbackops", "-pthread"]
 
 
 def main() -> None:

@@ -11,12 +11,14 @@ import itertools
 
 from conv_support import ConvCase
 
+import backops
+
 CHANNELS = (1, 3, 4, 8, 15, 16, 17, 20, 26, 32, 33, 36, 48, 50, 64, 65, 128, 256)
 FEW = (1, 2, 5, 8, 10)
 
 
 def grid() -> list[ConvCase]:
-    """Batches of 8: dense layers by channels, by kernel and by rank, groups, depthwise, sequences."""
+    """Batches of 8: dense layers, groups, depthwise ones, sequences, volumes, odd ones."""
     cases = [dense(channels, channels, 3) for channels in CHANNELS]
     cases += [dense(64, few, kernel) for few, kernel in itertools.product(FEW, (1, 3))]
     cases += [dense(few, 64, kernel) for few, kernel in itertools.product(FEW, (1, 3, 7))]
@@ -62,32 +64,37 @@ def line_of(case: ConvCase) -> str:
     return ", ".join(parts)
 
 
-def print_choices() -> None:
-    """One line for each problem: what runs in float32, bfloat16 and float64."""
-    import backops.plan
-
-    for case in grid():
-        kernels = [
-            case.plan(backops.plan, dtype=dtype).kernel
-            for dtype in ("float32", "bfloat16", "float64")
-        ]
-        engines = [
-            "windows" if ":windows" in kernel else kernel.split()[1].split(":")[0]
-            for kernel in kernels
-        ]
-        print(f"{line_of(case)} -> {' '.join(engines)}")
+# Name: capabilities, bytes of the first-level and of the second-level cache.
+CPUS = {
+    "Sapphire Rapids": ("avx2 avx512 wide_512 avx512_bf16 amx", 48 << 10, 2 << 20),
+    "Ice Lake": ("avx2 avx512 wide_512", 48 << 10, 1280 << 10),
+    "Zen 4": ("avx2 avx512 avx512_bf16", 32 << 10, 1 << 20),
+    "a laptop": ("avx2", 32 << 10, 512 << 10),
+    "anything": ("", 32 << 10, 512 << 10),
+}
+DTYPES = ("float32", "bfloat16", "float64")
 
 
-LEVELS = ("avx512", "avx2", "generic")
+def engine_of(case: ConvCase, dtype: str, cpu: str) -> str:
+    """The engine that CPU would run it on, and "half" where its vectors have half their width."""
+    why = backops._native.explain_conv(
+        case.input_shape, case.weight_shape, case.stride, case.padding, case.dilation, case.groups,
+        dtype, *CPUS[cpu],
+    )  # fmt: skip
+    line = next(line for line in why.splitlines() if ": chosen" in line)
+    return line.partition(":")[0] + (" half" if "half width" in line else "")
 
 
 def choices() -> str:
-    import support
-
-    code = "import conv_choices; conv_choices.print_choices()"
-    return "".join(
-        f"# {level}\n{support.run_python(code, BACKOPS_ISA=level).stdout}" for level in LEVELS
-    )
+    """One line for each CPU and problem: what runs in each of DTYPES."""
+    lines = []
+    for cpu in CPUS:
+        lines.append(f"# {cpu}: {', '.join(DTYPES)}")
+        lines += [
+            f"{line_of(case)} -> {', '.join(engine_of(case, dtype, cpu) for dtype in DTYPES)}"
+            for case in grid()
+        ]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -14,10 +14,6 @@ from backops.infiniop import DType, Status, root
 INFINI_DTYPES = {"float16": DType.F16, "bfloat16": DType.BF16, "float32": DType.F32}
 
 
-# Builds for other processors have none.
-HAS_ONEDNN = (root().parent / "lib" / "libdnnl.so.3").exists()
-
-
 class Head(ctypes.Structure):
     """What handles and operator descriptors begin with."""
 

@@ -128,7 +128,7 @@ def main() -> None:
     )
 
     # One set of kernels will do, and shows that the core builds for other processors.
-    options = ("-DBACKOPS_PYTHON=OFF", "-DBACKOPS_X86=OFF", "-DBACKOPS_ONEDNN=OFF")
+    options = ("-DBACKOPS_PYTHON=OFF", "-DBACKOPS_X86=OFF")
     # Everything that is installed, and the two tests: the others take as long to build as these.
     installed = ("infiniop", "infinirt", "ascendcl", "nnopbase", "opapi", "opapi_math", "opapi_nn")
     folder = build("thread", *options, targets=(*installed, "threads_test", "runtime_test"))

@@ -108,25 +108,6 @@ def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
     assert_close(plan(*arrays, workspace=full_of_nan), case, arrays)
 
 
-@pytest.mark.usefixtures("_restore_settings")
-@pytest.mark.parametrize("threads", [1, 2, 64])
-@every_dtype
-def test_channels_that_fill_vectors_run_in_blocks_or_matrices(dtype, threads):
-    backops.set_num_threads(threads)
-    for case in (*CASES, *LARGE_CASES):
-        kernel = case.plan(backops.plan, dtype=dtype).kernel
-        is_pointwise = set(case.weight_shape[2:]) == {1}
-        is_matrix = dtype == "bfloat16" or (dtype == "float16" and not is_pointwise)
-        has_matrices = backops._native.isa() == "amx" and is_matrix
-        if case.name.startswith(("windows_", "cut_windows")):
-            assert "blocks:" in kernel, case.name
-            assert ":windows" in kernel, case.name
-        elif case.name.startswith(("blocks_", "cut_")):
-            assert ("matrix:amx" if has_matrices else "blocks:") in kernel, case.name
-        if case.name.startswith("depthwise"):
-            assert not any(engine in kernel for engine in ("blocks:", "matrix:")), case.name
-
-
 # Against PyTorch, which computes in float64 on the same values
 
 
@@ -457,8 +438,9 @@ def test_many_weights_are_cut_by_what_they_are_of(name, threads, cut):
     case = next(case for case in LARGE_CASES if case.name == name)
     backops.set_num_threads(threads)
     kernel = case.plan(backops.plan, dtype="float32").kernel
-    isa = backops._native.isa().replace("amx", "avx512")
-    assert kernel == f"conv_float32 blocks:{isa}{cut}"
+    assert kernel.startswith("conv_float32 blocks:")
+    assert (":by_outputs" in kernel) == (cut != "")
+    assert kernel.endswith(cut)
 
 
 def results_with_threads(case, arrays, counts):

@@ -9,7 +9,7 @@ import sys
 import pytest
 import support
 from c_programs import EXAMPLES, WARNINGS, build_c, compiler
-from infini_support import HAS_ONEDNN, SIGNATURES
+from infini_support import SIGNATURES
 
 from backops.__main__ import main
 from backops.infiniop import root
@@ -176,10 +176,7 @@ int main(void) {
     run([build_c(source, tmp_path, root(), "-ldl")])
 
 
-@pytest.mark.parametrize("engine", ["", "onednn"])
-def test_program_may_end_while_work_is_queued(engine, tmp_path):
-    if engine == "onednn" and not HAS_ONEDNN:
-        pytest.skip("this build has no oneDNN")
+def test_program_may_end_while_work_is_queued(tmp_path):
     source = tmp_path / "ending.c"
     source.write_text(
         f"""
@@ -221,8 +218,8 @@ int main(int count, char **arguments) {{
     )
     program = build_c(source, tmp_path, root(), "-D_GNU_SOURCE")
     for _ in range(5):
-        run([program], BACKOPS_ENGINE=engine)
-        run([program, "forks"], BACKOPS_ENGINE=engine)
+        run([program])
+        run([program, "forks"])
 
 
 # Memory
@@ -232,9 +229,10 @@ def test_error_table_in_c(tmp_path):
     assert run([build_c(C_TESTS / "error_table.c", tmp_path, root())]) == "0 failures\n"
 
 
-def test_allocation_failure_is_a_status(tmp_path):
+@pytest.mark.parametrize("isa", ["generic", ""])
+def test_allocation_failure_is_a_status(isa, tmp_path):
     program = build_c(C_TESTS / "no_memory.c", tmp_path, root(), "-rdynamic", "-ldl")
-    run([program], BACKOPS_ISA="generic", BACKOPS_NUM_THREADS="2")
+    run([program], BACKOPS_ISA=isa, BACKOPS_NUM_THREADS="2")
 
 
 def test_lives_of_operators_leak_nothing(tmp_path):

@@ -5,19 +5,14 @@ Nothing here needs a framework, so that it also runs on the sanitized libraries.
 
 import ctypes
 import re
-import subprocess
 import threading
 import time
 from ctypes import byref, c_float, c_int, c_size_t, c_void_p
 from pathlib import Path
 
-import c_programs
 import numpy as np
 import pytest
-import support
 from infini_support import (
-    HAS_ONEDNN,
-    Conv,
     Pool,
     Status,
     Tensor,
@@ -295,66 +290,3 @@ def test_wrong_arguments_are_told_at_once_on_a_stream_too(stream):
     assert status == Status.BAD_PARAM
     check(infinirt.infinirtStreamSynchronize(stream))
     pool.destroy()
-
-
-def test_error_of_a_queued_operator_is_told_at_the_next_synchronisation(tmp_path):
-    """oneDNN is made to fail: convolution is the one operator that can, for want of memory."""
-    if not HAS_ONEDNN:
-        pytest.skip("this build has no oneDNN")
-    library = tmp_path / "failing_onednn.so"
-    source = support.TESTS / "c" / "failing_onednn.c"
-    options = [*c_programs.WARNINGS, "-shared", "-fPIC", "-ldl"]
-    subprocess.run([c_programs.compiler(), str(source), "-o", str(library), *options], check=True)
-    support.run_python(
-        """
-import ctypes
-from test_infiniop_runtime import *
-tell = ctypes.CDLL(None).fail_onednn
-check_errors_of_convolution(tell)
-""",
-        LD_PRELOAD=library,
-        BACKOPS_ENGINE="onednn",
-    )
-
-
-# grad_output, input, weight and bias of a convolution.
-CONV_SHAPES = ((2, 64, 8, 8), (2, 3, 8, 8), (64, 3, 3, 3), (64,))
-
-
-def check_errors_of_convolution(tell):
-    conv = Conv(*map(Tensor, CONV_SHAPES), [1, 1], None, None)
-    output, *inputs = CONV_SHAPES
-    arrays = [np.ones(shape, np.float32) for shape in (*inputs, output, *inputs[:2])]
-    addresses = [array.ctypes.data for array in arrays]
-    workspace = conv.new_workspace()
-    stream, event = create_stream(), create_event()
-
-    def queue_failure(stream):
-        tell(1)
-        conv.run(*addresses, stream=stream, workspace=workspace)  # told later
-        check(infinirt.infinirtMemsetAsync(addresses[2], 0, 256, stream))  # runs all the same
-        check(infinirt.infinirtEventRecord(event, stream))
-        while query(event) != COMPLETE:
-            time.sleep(0.001)
-        tell(0)
-        assert not arrays[2].any()
-
-    failed = Status.INTERNAL_ERROR
-    for synchronize in (
-        lambda: infinirt.infinirtStreamSynchronize(stream),
-        lambda: infinirt.infinirtDeviceSynchronize(),
-        lambda: infinirt.infinirtEventSynchronize(event),
-    ):
-        queue_failure(stream)
-        assert synchronize() == failed
-        check(synchronize())  # told once
-    conv.run(*addresses, stream=stream, workspace=workspace)
-    check(infinirt.infinirtStreamSynchronize(stream))
-    queue_failure(stream)
-    assert infinirt.infinirtStreamDestroy(stream) == failed
-
-    tell(1)
-    status = infiniop.infiniopConvBackward(
-        conv.desc, workspace.ctypes.data, conv.workspace_size, *addresses, None
-    )
-    assert status == failed

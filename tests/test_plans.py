@@ -345,3 +345,11 @@ def test_long_axis_whose_tiles_share_no_table():
     for offset in range(kernel):
         expected[offset::stride][: grad.size] = grad[0, 0] / 3
     assert (result == expected).all()
+
+
+def test_why_tells_how_pooling_runs():
+    assert backops.plan.avg_pool2d_backward((2, 3, 8, 8), 2).why.startswith("tiles: chosen\n")
+    long_windows = backops.plan.avg_pool1d_backward((1, 1, 2**25), 9000)
+    assert long_windows.kernel.endswith(" plain")
+    assert long_windows.why.endswith("plain: chosen")
+    assert backops.plan.avg_pool2d_backward((0, 3, 8, 8), 2).why == "nothing is summed"

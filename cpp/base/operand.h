@@ -9,8 +9,6 @@
 
 namespace backops {
 
-// The address space of a process; sums of a few such distances stay far inside 63 bits.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;
 enum class Sizes : std::uint8_t { positive, not_negative };
 
 class BACKOPS_API Operand {

@@ -8,7 +8,7 @@
 #include "base/threads.h"
 #include "infiniop.h"
 #include "infinirt.h"
-#include "ops/conv_backward.h"
+#include "ops/conv/plan.h"
 #include "ops/pool_backward.h"
 
 namespace {

@@ -105,6 +105,12 @@ PoolPlan::~PoolPlan() = default;
 const PoolProblem& PoolPlan::problem() const { return impl_->problem; }
 const std::int64_t* PoolPlan::output_shape() const { return impl_->output_shape; }
 const std::string& PoolPlan::kernel() const { return impl_->kernel; }
+std::string PoolPlan::why() const {
+  if (impl_->batch() * impl_->channels() == 0) return "nothing is summed";
+  if (impl_->by_rows) return "tiles: chosen\nplain: takes everything, element by element";
+  return "tiles: does not take windows along the last axis that fit no tile or no table\nplain: "
+         "chosen";
+}
 
 std::size_t PoolPlan::workspace_bytes(int threads) const {
   std::size_t most = 0;

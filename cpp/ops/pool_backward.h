@@ -48,6 +48,7 @@ class BACKOPS_API PoolPlan {
   const PoolProblem& problem() const;
   const std::int64_t* output_shape() const;  // of grad_output; ndim as the problem's
   const std::string& kernel() const;         // what will run, for people
+  std::string why() const;                   // a line for each way of running: chosen, or not
   std::size_t workspace_bytes(int threads) const;
   std::size_t table_bytes() const;  // what the plan itself holds, as far as it grows with shapes
 

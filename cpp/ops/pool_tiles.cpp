@@ -5,8 +5,8 @@
 #include "base/strided_copy.h"
 #include "base/task_queue.h"
 #include "base/threads.h"
-#include "ops/dense_copy.h"
 #include "ops/pool_binding.h"
+#include "ops/precision.h"
 
 namespace backops {
 namespace {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "kernels/pool/pool.h"
 
 namespace backops {
 
@@ -31,6 +32,16 @@ void round_to_hf32(float* values, std::int64_t count, int mantissa_bits) {
     const std::uint32_t rounded = (bits + unit / 2) & ~(unit - 1);
     bits = finite ? rounded : bits;
     std::memcpy(values + i, &bits, sizeof bits);
+  }
+}
+
+void round_operands(float* values, std::int64_t count, Rounding rounding,
+                    const PoolKernels& kernels) {
+  switch (rounding) {
+    case Rounding::none: return;
+    case Rounding::float16: return kernels.round_to_float16(values, count);
+    case Rounding::hf32_11: return round_to_hf32(values, count, 11);
+    case Rounding::hf32_10: return round_to_hf32(values, count, 10);
   }
 }
 

@@ -8,6 +8,8 @@
 
 namespace backops {
 
+struct PoolKernels;
+
 enum class Precision : std::uint8_t { keep, allow_fp32_down, fp16, hf32 };
 
 // How float32 operands are rounded before use. HF32 keeps 11 mantissa bits on Atlas A2 and A3, 10
@@ -28,5 +30,8 @@ constexpr const char* name_of(Precision precision) {
 
 // To nearest with ties away from zero, keeping `mantissa_bits`; infinity and NaN stay.
 void round_to_hf32(float* values, std::int64_t count, int mantissa_bits);
+
+void round_operands(float* values, std::int64_t count, Rounding rounding,
+                    const PoolKernels& kernels);
 
 }  // namespace backops

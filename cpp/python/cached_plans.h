@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "ops/conv_backward.h"
+#include "ops/conv/plan.h"
 #include "ops/pool_backward.h"
 
 namespace backops::python {

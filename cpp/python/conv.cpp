@@ -9,7 +9,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "ops/conv_backward.h"
+#include "ops/conv/choose.h"
+#include "ops/conv/plan.h"
 #include "python/arguments.h"
 #include "python/arrays.h"
 #include "python/cached_plans.h"
@@ -134,7 +135,6 @@ nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvR
   tensors.grad_bias = results.view(2);
   plan.check_results(tensors);
   plan.check_workspace(workspace.data, workspace.bytes, tensors);
-  bool done = false;
   {
     const WithoutGil released;
     const std::size_t bytes = plan.workspace_bytes();
@@ -146,9 +146,8 @@ nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvR
       memory = temporary.get();
     }
     const OnTeam on_team(threads.team);
-    done = plan.run(tensors, memory, threads.count);
+    plan.run(tensors, memory, threads.count);
   }
-  if (!done) throw std::bad_alloc();
   return results.finish();
 }
 
@@ -252,6 +251,23 @@ nb::tuple conv_geometry(nb::handle input_shape, nb::handle weight_shape, nb::han
   }
 }
 
+// Which engine another CPU would take, with caches of so many bytes.
+std::string explain_conv_on(nb::handle input_shape, nb::handle weight_shape, nb::handle stride,
+                            nb::handle padding, nb::handle dilation, nb::handle groups,
+                            nb::handle dtype, const std::string& capabilities, std::int64_t level1,
+                            std::int64_t level2) {
+  try {
+    ConvProblem p;
+    p.dtype = read_dtype(dtype);
+    set_shapes(p, shape_of(input_shape, "{input}"), shape_of(weight_shape, "{weight}"));
+    const nb::str keep("keep");
+    set_parameters(p, {stride, padding, dilation, groups, nb::none(), keep});
+    return explain_conv(p, described_cpu(capabilities, level1, level2));
+  } catch (const Error& error) {
+    raise_as_python(error, "explain_conv", conv_plan_name);
+  }
+}
+
 }  // namespace
 
 void bind_conv(nb::module_& m) {
@@ -266,10 +282,19 @@ void bind_conv(nb::module_& m) {
   m.def("conv_geometry", conv_geometry, "input_shape"_a.none(), "weight_shape"_a.none(),
         "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
         "dtype"_a.none());
+  m.def("explain_conv", explain_conv_on, "input_shape"_a.none(), "weight_shape"_a.none(),
+        "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
+        "dtype"_a.none(), "capabilities"_a, "level1_bytes"_a, "level2_bytes"_a);
+  m.def("conv_engines", [] {
+    nb::list rows;
+    for (const EngineText& row : engine_texts()) rows.append(nb::make_tuple(row.name, row.takes));
+    return rows;
+  });
   nb::class_<PythonConvPlan>(m, "ConvPlan")
       .def_prop_ro("workspace_size",
                    [](const PythonConvPlan& self) { return self.plan->workspace_bytes(); })
       .def_prop_ro("kernel", [](const PythonConvPlan& self) { return self.plan->kernel(); })
+      .def_prop_ro("why", [](const PythonConvPlan& self) { return self.plan->why(); })
       .def("__repr__", &PythonConvPlan::repr)
       .def("__call__", &PythonConvPlan::call, "grad_output"_a.none(), "input"_a.none() = nb::none(),
            "weight"_a.none() = nb::none(), "out"_a.none() = nb::none(),

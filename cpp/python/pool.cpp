@@ -285,6 +285,7 @@ void bind_pool(nb::module_& m) {
   nb::class_<PythonPlan>(m, "PoolPlan")
       .def_prop_ro("workspace_size", &PythonPlan::workspace_size)
       .def_prop_ro("kernel", [](const PythonPlan& self) { return self.plan->kernel(); })
+      .def_prop_ro("why", [](const PythonPlan& self) { return self.plan->why(); })
       .def("__repr__", &PythonPlan::repr)
       .def("__call__", &PythonPlan::call, "grad_output"_a.none(), "out"_a.none() = nb::none(),
            "workspace"_a.none() = nb::none());

@@ -2,8 +2,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include "base/cpu.h"
 #include "base/error.h"
-#include "base/isa.h"
 #include "base/threads.h"
 #include "python/arrays.h"
 #include "python/bindings.h"
@@ -57,6 +57,9 @@ void bind_settings(nb::module_& m) {
     g_threads = default_thread_count();
   });
   m.def("isa", [] { return name_of(active_isa()); });
+  m.def("capabilities", [] { return capability_names(active_cpu()); });
+  m.def("cache_bytes",
+        [] { return nb::make_tuple(active_cpu().level1_bytes, active_cpu().level2_bytes); });
   m.def("set_num_threads", set_num_threads, "n"_a.none());
   m.def("get_num_threads", [] { return g_threads.load(); });
   m.def("set_deterministic", set_deterministic, "flag"_a.none());

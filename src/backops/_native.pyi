@@ -84,6 +84,8 @@ class PoolPlan:
     def workspace_size(self) -> int: ...
     @property
     def kernel(self) -> str: ...
+    @property
+    def why(self) -> str: ...
     def __call__(self, grad_output: Any, out: Any = ..., workspace: Any = ...) -> Any: ...
 
 def conv_backward(
@@ -111,6 +113,21 @@ def plan_conv(
     precision: Any,
     dtype: Any,
 ) -> ConvPlan: ...
+def capabilities() -> str: ...
+def cache_bytes() -> tuple[int, int]: ...
+def conv_engines() -> list[tuple[str, str]]: ...
+def explain_conv(
+    input_shape: Any,
+    weight_shape: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    dtype: Any,
+    capabilities: str,
+    level1_bytes: int,
+    level2_bytes: int,
+) -> str: ...
 def conv_geometry(
     input_shape: Any,
     weight_shape: Any,
@@ -127,6 +144,8 @@ class ConvPlan:
     def workspace_size(self) -> int: ...
     @property
     def kernel(self) -> str: ...
+    @property
+    def why(self) -> str: ...
     def __call__(
         self,
         grad_output: Any,

@@ -8,10 +8,10 @@
 True
 
 A plan is immutable and may be run by many threads at once. ``plan.kernel`` names what will run: on
-contiguous tensors, then on channels-last ones. ``plan.workspace_size`` is in bytes. With ``out``
-and ``workspace`` given, running a plan allocates nothing; only oneDNN, where ``plan.kernel``
-names it, makes small allocations of its own, of up to 2 KB each. A plan uses at most the number of
-threads that was set when it was made.
+contiguous tensors, then on channels-last ones. ``plan.why`` has a line for each engine: that it was
+chosen, what it would cost, or why it does not take the problem. ``plan.workspace_size`` is in
+bytes. With ``out`` and ``workspace`` given, running a plan allocates nothing. A plan uses at most
+the number of threads that was set when it was made.
 """
 
 from __future__ import annotations

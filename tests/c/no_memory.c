@@ -1,9 +1,7 @@
 /* What happens when there is no memory, or no thread.
  *
  * Every call that allocates, with the first, second, third ... allocation failing: a status each
- * time, no out-parameter written, nothing leaked; and computing, which does not allocate. oneDNN
- * does, and does not survive failures, so this is for BACKOPS_ISA=generic, which does without it.
- */
+ * time, no out-parameter written, nothing leaked; and computing, which does not allocate. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

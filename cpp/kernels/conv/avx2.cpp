@@ -6,9 +6,9 @@
 
 namespace backops {
 
-BACKOPS_DEFINE_CONV_KERNELS(avx2, float32, float, Avx2Vector)
-BACKOPS_DEFINE_CONV_KERNELS(avx2, float16, Float16, Avx2Vector)
-BACKOPS_DEFINE_CONV_KERNELS(avx2, bfloat16, BFloat16, Avx2Vector)
-BACKOPS_DEFINE_CONV_KERNELS(avx2, float64, double, ArrayVector<double>)
+BACKOPS_DEFINE_CONV_KERNELS(avx2, full, float32, float, Avx2Vector)
+BACKOPS_DEFINE_CONV_KERNELS(avx2, full, float16, Float16, Avx2Vector)
+BACKOPS_DEFINE_CONV_KERNELS(avx2, full, bfloat16, BFloat16, Avx2Vector)
+BACKOPS_DEFINE_CONV_KERNELS(avx2, full, float64, double, ArrayVector<double>)
 
 }  // namespace backops

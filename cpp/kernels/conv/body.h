@@ -1,18 +1,19 @@
 // The convolution kernels as a table of functions. Included by one file per instruction set.
 #pragma once
 
+#include "kernels/conv/folds.h"
 #include "kernels/conv/lanes.h"
 #include "kernels/conv/products.h"
 #include "kernels/conv/taps.h"
-#include "kernels/conv/windows.h"
 
 namespace backops {
 namespace {
 
 template <class V, class E>
-constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, DType dtype) {
+constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, Width width, DType dtype) {
   return {name,
           isa,
+          width,
           dtype,
           V::lanes,
           kSumRows<V> / 2,
@@ -25,13 +26,13 @@ constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, DType dtype) 
           multiply_positions<V>,
           multiply_twins<V>,
           multiply_channels<V>,
-          fold_windows<V>};
+          add_folds<V>};
 }
 
 }  // namespace
 }  // namespace backops
 
-#define BACKOPS_DEFINE_CONV_KERNELS(isa, dtype, element, vector) \
-  extern const ConvKernels conv_##dtype##_##isa;                 \
-  const ConvKernels conv_##dtype##_##isa =                       \
-      make_conv_kernels<vector, element>("conv_" #dtype "_" #isa, Isa::isa, DType::dtype);
+#define BACKOPS_DEFINE_CONV_KERNELS(isa, width, dtype, element, vector)                  \
+  extern const ConvKernels conv_##dtype##_##isa##_##width;                               \
+  const ConvKernels conv_##dtype##_##isa##_##width = make_conv_kernels<vector, element>( \
+      "conv_" #dtype "_" #isa "_" #width, Isa::isa, Width::width, DType::dtype);

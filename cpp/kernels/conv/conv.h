@@ -9,8 +9,10 @@
 
 namespace backops {
 
-// Of a vector of any instruction set.
-constexpr int kMostLanes = 16;
+// Channels of a vector of any instruction set.
+constexpr int kMostWidth = 16;
+
+enum class Width : std::uint8_t { full, half };
 
 // Between elements of a tensor and sums with the channels of a position in vectors: channel c of
 // position p is the element at c * channel_stride_bytes + p * position_stride_bytes and the sum at
@@ -79,6 +81,7 @@ struct BlockProducts {
   const void* right;
   const BlockRun* runs;
   std::int64_t run_count, run_length;
+  std::int64_t short_runs, short_length;  // of runs that follow those
   std::int64_t left_step, right_step, right_pitch;
   void* sums;
   std::int64_t sum_step, sum_pitch;
@@ -89,19 +92,20 @@ struct BlockProducts {
   std::int64_t left_twin, sum_twin;
 };
 
-// row[p * row_step + i] += windows[p * lanes + i] for windows p < count and i < numbers, which are
-// no more than lanes.
-struct FoldWindows {
-  const void* windows;
+// row[p * row_step + i] += folds[p * lanes + i] for folds p < count and i < numbers, which are no
+// more than lanes.
+struct AddFolds {
+  const void* folds;
   void* row;
   std::int64_t row_step, count, numbers;
 };
 
 struct ConvKernels {
-  const char* name;  // conv_<dtype>_<isa>
+  const char* name;  // conv_<dtype>_<isa>_<width>
   Isa isa;
+  Width width;
   DType dtype;
-  int lanes;                // of a vector of sums
+  int lanes;                // channels of a vector
   std::int64_t most_twins;  // rows that multiply_twins takes at once
   std::int64_t sum_bytes;
   void (*to_lanes)(const LaneCopy&);    // elements in, sums out
@@ -112,10 +116,11 @@ struct ConvKernels {
   void (*multiply_positions)(const BlockProducts&);  // left_pitch is a vector
   void (*multiply_twins)(const BlockProducts&);      // the same, for few rows
   void (*multiply_channels)(const BlockProducts&);   // left_pitch is 1
-  void (*fold)(const FoldWindows&);
+  void (*fold)(const AddFolds&);
 };
 
-// The kernels of `isa`, or of the next lower one that was built.
-const ConvKernels& conv_kernels(Isa isa, DType dtype);
+// The kernels of `isa`, or of the next lower one that was built; those of full width where there
+// are none of half.
+const ConvKernels& conv_kernels(Isa isa, DType dtype, Width width = Width::full);
 
 }  // namespace backops

@@ -4,9 +4,9 @@
 
 namespace backops {
 
-BACKOPS_DEFINE_CONV_KERNELS(generic, float32, float, ArrayVector<float>)
-BACKOPS_DEFINE_CONV_KERNELS(generic, float16, Float16, ArrayVector<float>)
-BACKOPS_DEFINE_CONV_KERNELS(generic, bfloat16, BFloat16, ArrayVector<float>)
-BACKOPS_DEFINE_CONV_KERNELS(generic, float64, double, ArrayVector<double>)
+BACKOPS_DEFINE_CONV_KERNELS(generic, full, float32, float, ArrayVector<float>)
+BACKOPS_DEFINE_CONV_KERNELS(generic, full, float16, Float16, ArrayVector<float>)
+BACKOPS_DEFINE_CONV_KERNELS(generic, full, bfloat16, BFloat16, ArrayVector<float>)
+BACKOPS_DEFINE_CONV_KERNELS(generic, full, float64, double, ArrayVector<double>)
 
 }  // namespace backops

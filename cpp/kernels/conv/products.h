@@ -62,10 +62,11 @@ void multiply_some(const BlockProducts& args, const typename V::Sum* left, typen
   const BlockProducts a = args;
   Sums<V, kRows, kVectors> sums;
   Twins twins;
-  for (const BlockRun *run = a.runs, *end = run + a.run_count; run != end; ++run) {
+  const BlockRun* const full_end = a.runs + a.run_count;
+  for (const BlockRun *run = a.runs, *end = full_end + a.short_runs; run != end; ++run) {
     const auto* numbers = left + run->left;
     const auto* right = static_cast<const typename V::Sum*>(a.right) + run->right;
-    for (std::int64_t k = a.run_length; k > 0; --k) {
+    for (std::int64_t k = run < full_end ? a.run_length : a.short_length; k > 0; --k) {
       const V first = V::load(right);
       const V second = kVectors == 2 ? V::load(right + a.right_pitch) : first;
       sums.template add_products<kLeftPitch>(numbers, first, second);

@@ -13,7 +13,8 @@
 
 namespace backops {
 
-#define BACKOPS_CONV_KERNELS(isa, dtype) extern const ConvKernels conv_##dtype##_##isa;
+#define BACKOPS_CONV_KERNELS(isa, width, dtype) \
+  extern const ConvKernels conv_##dtype##_##isa##_##width;
 #include "kernels/conv/kernels.inc"
 #undef BACKOPS_CONV_KERNELS
 
@@ -22,7 +23,7 @@ namespace {
 using namespace test;
 
 constexpr const ConvKernels* kTable[] = {
-#define BACKOPS_CONV_KERNELS(isa, dtype) &conv_##dtype##_##isa,
+#define BACKOPS_CONV_KERNELS(isa, width, dtype) &conv_##dtype##_##isa##_##width,
 #include "kernels/conv/kernels.inc"
 #undef BACKOPS_CONV_KERNELS
 };
@@ -223,17 +224,17 @@ void test_sum(const ConvKernels& k, std::int64_t count, std::int64_t pitch) {
 void test_fold(const ConvKernels& k, std::int64_t count, std::int64_t numbers,
                std::int64_t row_step) {
   Random random(static_cast<std::uint64_t>(count + numbers));
-  const Memory windows = whole_numbers(k, count * k.lanes, random);
+  const Memory folds = whole_numbers(k, count * k.lanes, random);
   Memory row = whole_numbers(k, (count - 1) * row_step + numbers, random);
   Memory expected(static_cast<std::int64_t>(row.size()), 0);
   std::copy(row.data(), row.data() + row.size(), expected.data());
   for (std::int64_t p = 0; p < count; ++p) {
     for (std::int64_t i = 0; i < numbers; ++i) {
       const std::int64_t at = p * row_step + i;
-      write_sum(k, expected, at, read_sum(k, expected, at) + read_sum(k, windows, p * k.lanes + i));
+      write_sum(k, expected, at, read_sum(k, expected, at) + read_sum(k, folds, p * k.lanes + i));
     }
   }
-  k.fold({windows.data(), row.data(), row_step, count, numbers});
+  k.fold({folds.data(), row.data(), row_step, count, numbers});
   CHECK(equal_bytes(row, expected));
 }
 
@@ -241,7 +242,7 @@ void test_folds(const ConvKernels& k) {
   for (std::int64_t numbers = 1; numbers <= k.lanes; ++numbers) {
     for (const std::int64_t row_step : {1, 2, 3, 6, 16, 20}) {
       for (const std::int64_t count : {1, 2, 7, 20}) {
-        const Situation in("%s, %ld windows of %ld numbers, %ld apart", k.name,
+        const Situation in("%s, %ld folds of %ld numbers, %ld apart", k.name,
                            static_cast<long>(count), static_cast<long>(numbers),
                            static_cast<long>(row_step));
         test_fold(k, count, numbers, row_step);
@@ -260,7 +261,7 @@ struct Multiplier {
 void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows, int vectors,
                    bool adds) {
   Random random(static_cast<std::uint64_t>(rows * 10 + vectors));
-  constexpr std::int64_t kLength = 3, kLeftStep = 2, kLeftSpread = 9;
+  constexpr std::int64_t kLength = 3, kShortLength = 2, kLeftStep = 2, kLeftSpread = 9;
   const std::int64_t lanes = k.lanes, right_pitch = 7 * lanes, right_step = 2 * lanes;
   const std::int64_t sum_step = 3 * lanes, sum_pitch = lanes;
   const std::int64_t left_twin = rows * by.left_pitch + 5, sum_twin = rows * sum_step;
@@ -279,7 +280,8 @@ void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows
       const std::int64_t at = j * sum_step + i / lanes * sum_pitch + i % lanes;
       double sum = adds ? read_sum(k, sums, at) : 0;
       for (const BlockRun& run : runs) {
-        for (std::int64_t step = 0; step < kLength; ++step) {
+        const std::int64_t length = &run == &runs.back() ? kShortLength : kLength;
+        for (std::int64_t step = 0; step < length; ++step) {
           sum += read_sum(k, left, run.left + step * kLeftStep + first) *
                  read_sum(k, right,
                           run.right + step * right_step + i / lanes * right_pitch + i % lanes);
@@ -288,9 +290,9 @@ void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows
       write_sum(k, expected, at, sum + 0.0);
     }
   }
-  by.multiply({left.data(), right.data(), runs.data(), 3, kLength, kLeftStep, right_step,
-               right_pitch, sums.data(), sum_step, sum_pitch, rows, vectors, adds, left_twin,
-               sum_twin});
+  by.multiply({left.data(), right.data(), runs.data(), 2, kLength, 1, kShortLength, kLeftStep,
+               right_step, right_pitch, sums.data(), sum_step, sum_pitch, rows, vectors, adds,
+               left_twin, sum_twin});
   CHECK(equal_bytes(sums, expected));
 }
 
@@ -316,7 +318,7 @@ void test_row(const ConvKernels& k) {
     std::printf("skipped: %s, which this CPU does not run\n", k.name);
     return;
   }
-  CHECK(k.lanes <= kMostLanes);
+  CHECK(k.lanes <= kMostWidth);
   CHECK_EQUAL(k.sum_bytes, bytes_of(sum_dtype(k.dtype)));
   test_copies(k);
   for (const std::int64_t taps : {0, 1, 2, 9, 49}) {
@@ -353,7 +355,7 @@ void test_row(const ConvKernels& k) {
 
 void test_selection() {
   for (const ConvKernels* k : kTable) {
-    if (k->isa <= detected_isa()) CHECK_EQUAL(&conv_kernels(k->isa, k->dtype), k);
+    if (k->isa <= detected_isa()) CHECK_EQUAL(&conv_kernels(k->isa, k->dtype, k->width), k);
   }
 }
 

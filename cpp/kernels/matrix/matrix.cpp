@@ -33,8 +33,10 @@ const MatrixKernels* tile_kernels(Isa) { return nullptr; }
 #ifdef BACKOPS_PLAIN_MATRICES
 extern const MatrixKernels matrix_generic;
 const MatrixKernels* matrix_kernels(Isa) { return &matrix_generic; }
+bool has_matrices(const Cpu&) { return true; }
 #else
 const MatrixKernels* matrix_kernels(Isa isa) { return tile_kernels(isa); }
+bool has_matrices(const Cpu& cpu) { return cpu.has(Capability::amx); }
 #endif
 
 }  // namespace backops

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "base/isa.h"
+#include "base/cpu.h"
 
 namespace backops {
 
@@ -94,5 +94,8 @@ const MatrixKernels* tile_kernels(Isa isa);
 
 // What convolutions use: these, or plain loops where that is built in.
 const MatrixKernels* matrix_kernels(Isa isa);
+
+// Whether a CPU has them, as far as it can be told before they are asked for.
+bool has_matrices(const Cpu& cpu);
 
 }  // namespace backops

@@ -1,4 +1,4 @@
-// Eight float32 sums in one register.
+// Eight float32 sums in one register, of which there are 16, or 32 with AVX-512.
 #pragma once
 
 #include <immintrin.h>
@@ -11,10 +11,11 @@
 namespace backops {
 namespace {
 
-struct Avx2Vector {
+template <int kRegisters>
+struct Vector256 {
   using Sum = float;
   static constexpr int lanes = 8;
-  static constexpr int registers = 16;
+  static constexpr int registers = kRegisters;
   __m256 value;
 
   static __m256i lane_numbers() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
@@ -22,22 +23,22 @@ struct Avx2Vector {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane_numbers());
   }
 
-  static Avx2Vector fill(float x) { return {_mm256_set1_ps(x)}; }
+  static Vector256 fill(float x) { return {_mm256_set1_ps(x)}; }
 
-  static Avx2Vector load(const float* from) { return {_mm256_loadu_ps(from)}; }
-  static Avx2Vector load(const Float16* from) {
+  static Vector256 load(const float* from) { return {_mm256_loadu_ps(from)}; }
+  static Vector256 load(const Float16* from) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
   }
-  static Avx2Vector load(const BFloat16* from) {
+  static Vector256 load(const BFloat16* from) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
   }
 
-  static Avx2Vector load_some(const float* from, int count) {
+  static Vector256 load_some(const float* from, int count) {
     return {_mm256_maskload_ps(from, first(count))};
   }
   template <class E>
-  static Avx2Vector load_some(const E* from, int count) {
+  static Vector256 load_some(const E* from, int count) {
     if (count == lanes) return load(from);
     E elements[lanes] = {};
     std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(E));
@@ -47,7 +48,7 @@ struct Avx2Vector {
   // Half the loads of 32 bytes cross no line: shifting in registers does not pay here.
   using Shift = std::int64_t;
   static Shift shift(std::int64_t elements) { return elements; }
-  static Avx2Vector load_shifted(const float* from, Shift shift) { return load(from + shift); }
+  static Vector256 load_shifted(const float* from, Shift shift) { return load(from + shift); }
   static constexpr bool shifts_in_registers = false;
 
   void store(float* to) const { _mm256_storeu_ps(to, value); }
@@ -77,18 +78,18 @@ struct Avx2Vector {
     std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(E));
   }
 
-  Avx2Vector operator+(Avx2Vector other) const { return {_mm256_add_ps(value, other.value)}; }
-  Avx2Vector operator*(Avx2Vector other) const { return {_mm256_mul_ps(value, other.value)}; }
+  Vector256 operator+(Vector256 other) const { return {_mm256_add_ps(value, other.value)}; }
+  Vector256 operator*(Vector256 other) const { return {_mm256_mul_ps(value, other.value)}; }
   // this + a * b, rounded once
-  Avx2Vector plus_product(Avx2Vector a, Avx2Vector b) const {
+  Vector256 plus_product(Vector256 a, Vector256 b) const {
     return {_mm256_fmadd_ps(a.value, b.value, value)};
   }
   // The first, or the last, halves of a and b, lane by lane in turn.
-  static Avx2Vector low(Avx2Vector a, Avx2Vector b) {
+  static Vector256 low(Vector256 a, Vector256 b) {
     return {_mm256_permute2f128_ps(_mm256_unpacklo_ps(a.value, b.value),
                                    _mm256_unpackhi_ps(a.value, b.value), 0x20)};
   }
-  static Avx2Vector high(Avx2Vector a, Avx2Vector b) {
+  static Vector256 high(Vector256 a, Vector256 b) {
     return {_mm256_permute2f128_ps(_mm256_unpacklo_ps(a.value, b.value),
                                    _mm256_unpackhi_ps(a.value, b.value), 0x31)};
   }
@@ -99,27 +100,27 @@ struct Avx2Vector {
     const __m256i bits = _mm256_set1_epi32(static_cast<int>(lanes_with_bits));
     return _mm256_cmpeq_epi32(_mm256_and_si256(bits, bit), bit);
   }
-  Avx2Vector add_masked(Avx2Vector other, Mask chosen) const {
+  Vector256 add_masked(Vector256 other, Mask chosen) const {
     const __m256 sum = _mm256_add_ps(value, other.value);
     return {_mm256_blendv_ps(value, sum, _mm256_castsi256_ps(chosen))};
   }
-  Avx2Vector only(Mask chosen) const { return {_mm256_and_ps(value, _mm256_castsi256_ps(chosen))}; }
+  Vector256 only(Mask chosen) const { return {_mm256_and_ps(value, _mm256_castsi256_ps(chosen))}; }
 
   using Pattern = __m256i;
   static Pattern load_pattern(const std::int32_t* pattern) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
   }
-  static Avx2Vector permute_one(const float* from, Pattern pattern) {
+  static Vector256 permute_one(const float* from, Pattern pattern) {
     return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(from), pattern)};
   }
-  static Avx2Vector permute_two(const float* from, Pattern pattern) {
+  static Vector256 permute_two(const float* from, Pattern pattern) {
     const __m256i index = pattern;
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from), index);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + lanes), index);
     // Bit 3 of the index says which of the two; blendv looks at the sign.
     return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)))};
   }
-  static Avx2Vector gather(const float* from, Pattern pattern) {
+  static Vector256 gather(const float* from, Pattern pattern) {
     return {_mm256_i32gather_ps(from, pattern, 4)};
   }
 
@@ -140,6 +141,9 @@ struct Avx2Vector {
 
   static constexpr bool has_masked_stores = false;
 };
+
+using Avx2Vector = Vector256<16>;
+using HalfAvx512Vector = Vector256<32>;
 
 }  // namespace
 }  // namespace backops

@@ -45,7 +45,6 @@ def measure_all(
 def measure(
     torch: Any, case: ConvCase, threads: int, budget: Budget, matrix_size: int
 ) -> ConvResult:
-    # Before anything else: oneDNN would serve a second creation from its own cache.
     plan, plan_seconds = make_plan(case)
     tensors = make_tensors(torch, case)
     check_gradients(torch, case, tensors)

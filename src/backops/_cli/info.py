@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +16,7 @@ from backops._cli.base import Command
 @click.command(cls=Command, example="BACKOPS_ISA=avx2 backops info")
 def command() -> None:
     """Shows CPU, instruction set, threads, versions, and where the C libraries are."""
-    for name, value in (environment() | c_roots()).items():
+    for name, value in (environment() | c_roots() | engines()).items():
         print(f"{name + ':':<17} {value}")
 
 
@@ -27,8 +26,9 @@ def environment() -> dict[str, str]:
         "backops": backops.__version__,
         "instruction set": _native.isa(),
         "threads": str(backops.get_num_threads()),
-        "convolutions": convolution_engine(),
         "CPU": cpu_name(),
+        "capabilities": _native.capabilities() or "none",
+        "caches": cache_sizes(),
         "system": f"{platform.system()} {platform.machine()}",
         "Python": platform.python_version(),
         "numpy": installed_version("numpy"),
@@ -36,6 +36,16 @@ def environment() -> dict[str, str]:
         "torch": installed_version("torch"),
         "jax": installed_version("jax"),
     }
+
+
+def cache_sizes() -> str:
+    level1, level2 = _native.cache_bytes()
+    return f"{level1 >> 10} KB and {level2 >> 10} KB a core"
+
+
+def engines() -> dict[str, str]:
+    """What convolutions may run on; `plan.why` tells which one does, and why."""
+    return {f"engine {name}": takes for name, takes in _native.conv_engines()}
 
 
 def c_roots() -> dict[str, str]:
@@ -46,24 +56,6 @@ def c_roots() -> dict[str, str]:
         name: str(folder) if folder.is_dir() else "not in this build"
         for name, folder in folders.items()
     }
-
-
-class _OneDnnVersion(ctypes.Structure):
-    """The beginning of dnnl_version_t."""
-
-    _fields_ = (("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int))
-
-
-def convolution_engine() -> str:
-    """What float32 convolutions run on. Those of few outputs are left to oneDNN."""
-    kernel = backops.plan.conv_backward((1, 64, 8, 8), (3, 64, 3, 3), padding=1).kernel
-    if "onednn" not in kernel:
-        return "own kernels"
-    library = ctypes.CDLL(str(Path(backops.__file__).parent / "lib" / "libdnnl.so.3"))
-    library.dnnl_version.restype = ctypes.POINTER(_OneDnnVersion)
-    version = library.dnnl_version().contents
-    number = f"{version.major}.{version.minor}.{version.patch}"
-    return f"own kernels; for few outputs oneDNN {number}"
 
 
 def cpu_name() -> str:

@@ -1,0 +1,178 @@
+#include "base/cpu.h"
+
+#ifdef BACKOPS_X86
+#include <cpuid.h>
+#endif
+#ifdef BACKOPS_AMX
+#include <sys/syscall.h>
+#endif
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "base/error.h"
+
+namespace backops {
+namespace {
+
+struct NamedCapability {
+  Capability capability;
+  const char* name;
+};
+
+constexpr NamedCapability kNames[] = {{Capability::avx2, "avx2"},
+                                      {Capability::avx512, "avx512"},
+                                      {Capability::wide_512, "wide_512"},
+                                      {Capability::avx512_bf16, "avx512_bf16"},
+                                      {Capability::amx, "amx"}};
+
+#ifdef BACKOPS_X86
+struct CpuidAnswer {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+CpuidAnswer cpuid(unsigned leaf, unsigned subleaf = 0) {
+  CpuidAnswer r;
+  if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  return r;
+}
+
+// AMD tells the width of its floating-point units; others that have AVX-512 multiply it at once.
+bool multiplies_512_at_once() {
+  constexpr unsigned kAmd = 0x68747541;  // the first letters of its name
+  constexpr unsigned kFp512 = 1u << 3;
+  return cpuid(0).b != kAmd || (cpuid(0x8000001a).a & kFp512) != 0;
+}
+
+// Tiles, and products of bfloat16. Some virtual machines do not tell how large tiles are; all that
+// have been built are alike.
+bool has_amx() {
+#ifdef BACKOPS_AMX
+  constexpr unsigned kBFloat16 = 1u << 22, kTiles = 1u << 24;
+  constexpr int kGetSupported = 0x1021, kTileData = 18;
+  const unsigned features = cpuid(7).d;
+  unsigned long states = 0;
+  return (features & kBFloat16) != 0 && (features & kTiles) != 0 &&
+         syscall(SYS_arch_prctl, kGetSupported, &states) == 0 && (states >> kTileData & 1) != 0;
+#else
+  return false;
+#endif
+}
+
+void find_capabilities(Cpu& cpu) {
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
+  constexpr unsigned kBFloat16Products = 1u << 5;
+  cpu.set(Capability::avx2, avx2);
+  cpu.set(Capability::avx512, avx512);
+  cpu.set(Capability::wide_512, avx512 && multiplies_512_at_once());
+  cpu.set(Capability::avx512_bf16, avx512 && (cpuid(7, 1).a & kBFloat16Products) != 0);
+  cpu.set(Capability::amx, avx512 && has_amx());
+}
+#else
+void find_capabilities(Cpu&) {}
+#endif
+
+// 0 where the system does not tell.
+void find_cache(int name, std::int64_t& bytes) {
+  const long told = name < 0 ? 0 : sysconf(name);
+  if (told > 0) bytes = told;
+}
+
+Cpu find_cpu() {
+  Cpu cpu;
+  find_capabilities(cpu);
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  find_cache(_SC_LEVEL1_DCACHE_SIZE, cpu.level1_bytes);
+  find_cache(_SC_LEVEL2_CACHE_SIZE, cpu.level2_bytes);
+#endif
+  cpu.cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  return cpu;
+}
+
+Isa read_limit() {
+  const char* text = std::getenv("BACKOPS_ISA");
+  if (text == nullptr || *text == '\0') return Isa::amx;
+  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx}) {
+    if (std::string(text) == name_of(isa)) return isa;
+  }
+  throw Error(ErrorKind::param, "BACKOPS_ISA", "'" + std::string(text) + "'",
+              "expected generic, avx2, avx512 or amx");
+}
+
+void limit(Cpu& cpu, Isa most) {
+  if (most < Isa::amx) cpu.set(Capability::amx, false);
+  if (most < Isa::avx512) {
+    cpu.set(Capability::avx512, false);
+    cpu.set(Capability::avx512_bf16, false);
+    cpu.set(Capability::wide_512, false);
+  }
+  if (most < Isa::avx2) cpu.set(Capability::avx2, false);
+}
+
+}  // namespace
+
+Isa Cpu::isa() const {
+  if (has(Capability::amx)) return Isa::amx;
+  if (has(Capability::avx512)) return Isa::avx512;
+  return has(Capability::avx2) ? Isa::avx2 : Isa::generic;
+}
+
+double Cpu::products_per_cycle(std::int64_t vector_bytes) const {
+  const std::int64_t at_once = has(Capability::wide_512) ? 64 : has(Capability::avx2) ? 32 : 16;
+  return 2.0 / static_cast<double>(std::max<std::int64_t>(1, vector_bytes / at_once));
+}
+
+const Cpu& detected_cpu() {
+  static const Cpu cpu = find_cpu();
+  return cpu;
+}
+
+const Cpu& active_cpu() {
+  static const Cpu cpu = [] {
+    Cpu allowed = detected_cpu();
+    limit(allowed, read_limit());
+    return allowed;
+  }();
+  return cpu;
+}
+
+Isa detected_isa() { return detected_cpu().isa(); }
+Isa active_isa() { return active_cpu().isa(); }
+
+std::string capability_names(const Cpu& cpu) {
+  std::string names;
+  for (const NamedCapability& own : kNames) {
+    if (cpu.has(own.capability)) names += (names.empty() ? "" : " ") + std::string(own.name);
+  }
+  return names;
+}
+
+Cpu described_cpu(const std::string& capabilities, std::int64_t level1_bytes,
+                  std::int64_t level2_bytes) {
+  Cpu cpu;
+  cpu.level1_bytes = level1_bytes;
+  cpu.level2_bytes = level2_bytes;
+  std::istringstream words(capabilities);
+  for (std::string word; words >> word;) {
+    const auto* const found =
+        std::find_if(std::begin(kNames), std::end(kNames),
+                     [&](const NamedCapability& own) { return word == own.name; });
+    if (found == std::end(kNames)) {
+      throw Error(ErrorKind::param, "capabilities", "'" + word + "'",
+                  "expected names as `backops info` prints them");
+    }
+    cpu.set(found->capability);
+  }
+  return cpu;
+}
+
+}  // namespace backops

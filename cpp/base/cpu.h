@@ -1,0 +1,57 @@
+// What plans know of a CPU: a set of capabilities, the sizes of its caches, what it multiplies in a
+// cycle. Sizes of tiles and the choice of engines come from here, so that a test can ask what
+// another CPU would do.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/export.h"
+#include "base/isa.h"
+
+namespace backops {
+
+enum class Capability : std::uint8_t {
+  avx2,         // with FMA and F16C
+  avx512,       // F, BW, DQ, VL
+  avx512_bf16,  // products of bfloat16 pairs
+  amx,          // tiles of bfloat16
+  wide_512,     // multiplies 512 bits at once, not 256 twice
+};
+
+struct Cpu {
+  std::uint32_t capabilities = 0;  // a bit for each
+  std::int64_t level1_bytes = 32 << 10;
+  std::int64_t level2_bytes = 1 << 20;  // of one core
+  int cores = 1;
+
+  bool has(Capability capability) const {
+    return (capabilities >> static_cast<unsigned>(capability) & 1) != 0;
+  }
+  void set(Capability capability, bool value = true) {
+    const std::uint32_t bit = 1u << static_cast<unsigned>(capability);
+    capabilities = value ? capabilities | bit : capabilities & ~bit;
+  }
+
+  // The best set of kernels it runs.
+  Isa isa() const;
+  // Multiplications and additions of vectors of so many bytes that one core begins in a cycle.
+  double products_per_cycle(std::int64_t vector_bytes) const;
+};
+
+// The CPU this process runs on, as far as this library was built for it.
+BACKOPS_API const Cpu& detected_cpu();
+
+// The same without what BACKOPS_ISA forbids, which is read once. Throws Error for a level that is
+// none.
+BACKOPS_API const Cpu& active_cpu();
+
+// One that tests describe: names as capability_names() has them, a space between. Throws Error for
+// a name that is none.
+BACKOPS_API Cpu described_cpu(const std::string& capabilities, std::int64_t level1_bytes,
+                              std::int64_t level2_bytes);
+
+// The names of what it has, for people.
+BACKOPS_API std::string capability_names(const Cpu& cpu);
+
+}  // namespace backops

@@ -1,0 +1,367 @@
+// Products of convolutions whose channels, or folded taps, fill vectors. Tiles of the tensors are
+// brought into scratch memory in blocks, (blocks of channels, positions, channels of a block), a
+// block being one vector wide; all products are matrix products there, of which strides and
+// dilations only change the offsets.
+#include "ops/conv/blocks/engine.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kernels/pool/pool.h"
+#include "ops/conv/blocks/folds.h"
+#include "ops/conv/blocks/input.h"
+#include "ops/conv/blocks/order.h"
+#include "ops/conv/blocks/schedule.h"
+#include "ops/conv/blocks/sizes.h"
+#include "ops/conv/blocks/weight.h"
+#include "ops/conv/copy.h"
+#include "ops/conv/parts.h"
+
+namespace backops {
+namespace {
+
+constexpr int kPair = BlockSizes::kPair;
+
+template <class Sum>
+class BlocksEngine : public ConvEngine {
+ public:
+  BlocksEngine(const ConvTask& task, const ConvKernels& kernels,
+               std::unique_ptr<const FoldedTaps> folds)
+      : s_(folds ? folds->problem() : task.shape),
+        folds_(std::move(folds)),
+        kernels_(kernels),
+        copy_(kernels, task.rounding, pool_kernels(kernels.isa, task.dtype)),
+        n_(sizes_for(task)),
+        order_(s_, n_, copy_, folds_.get()),
+        weight_product_(s_, n_, kernels, folds_.get()),
+        is_pointwise_(!folds_ && s_.is_pointwise()),
+        plan_(s_, n_, task.cuts, BlockBudget(task.cpu), kernels, folds_.get()) {}
+
+  bool fits() const { return plan_.fits; }
+
+  std::string name() const override {
+    std::string name = std::string(folds_ ? "folded:" : "blocks:") + name_of(kernels_.isa);
+    if (kernels_.width == Width::half) name += ":half";
+    if (n_.has_lanes_on_inputs) name += ":by_input_lanes";
+    if (plan_.cut == Schedule::Cut::outputs) name += ":by_outputs";
+    if (plan_.cut == Schedule::Cut::outputs_and_inputs) name += ":by_outputs_and_inputs";
+    return name;
+  }
+
+  std::size_t engine_bytes() const override {
+    const std::int64_t own = packed_sums() + plan_.parts * part_sums();
+    return static_cast<std::size_t>(own + plan_.shared_sums) * sizeof(Sum);
+  }
+  std::size_t worker_bytes() const override {
+    std::size_t lists = weight_product_.list_bytes();
+    for (const Layout& layout : plan_.layouts) {
+      if (layout.input_product) lists = std::max(lists, layout.input_product->list_bytes());
+    }
+    return lists_at() + lists;
+  }
+
+  // Put the weights in order and bring what tasks share; the products of the parts; add the parts.
+  int phases() const override { return 3; }
+
+  std::int64_t tasks(int phase) const override {
+    if (phase == 0) return pack_tasks() + static_cast<std::int64_t>(plan_.shared.size());
+    if (phase == 1) return static_cast<std::int64_t>(plan_.tasks.size());
+    return weight_tasks() + (s_.makes_bias ? 1 : 0);
+  }
+
+  void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
+    if (phase == 0 && task >= pack_tasks()) {
+      bring_shared(b, plan_.shared[static_cast<std::size_t>(task - pack_tasks())]);
+    } else if (phase == 0) {
+      const std::int64_t pair = task / n_.outputs.blocks();
+      const bool finite = order_.pack(b.weight, pair, task % n_.outputs.blocks(),
+                                      packed_weights(b) + n_.packed_pair(pair));
+      finite_flags(b)[task] = finite ? Sum{1} : Sum{0};
+    } else if (phase == 1) {
+      work_tiles(b, plan_.tasks[static_cast<std::size_t>(task)]);
+    } else if (task < weight_tasks()) {
+      write_weights(b, task, sums(b, 0), plan_.parts);
+    } else {
+      write_bias(b);
+    }
+  }
+
+ private:
+  using Schedule = BlockSchedule<Sum>;
+  using Layout = BlockLayout<Sum>;
+  using Task = typename Schedule::Task;
+
+  // Lanes of weight sums are inputs where those fill vectors better, and nothing is cut by outputs.
+  BlockSizes sizes_for(const ConvTask& task) const {
+    const BlockSizes on_outputs(s_, kernels_.lanes, false);
+    const bool is_better = on_outputs.inputs.padded() * on_outputs.outputs.channels <
+                           on_outputs.outputs.padded() * on_outputs.inputs.channels;
+    const bool is_possible = !folds_ && Schedule::is_cut_into_parts(s_, on_outputs, task.cuts,
+                                                                    BlockBudget(task.cpu), false);
+    return BlockSizes(s_, kernels_.lanes, s_.makes_weight && is_better && is_possible);
+  }
+
+  std::int64_t pack_tasks() const {
+    return plan_.packs_all() ? n_.inputs.all_pairs() * n_.outputs.blocks() : 0;
+  }
+  std::int64_t weight_tasks() const { return plan_.has_parts() ? n_.sum_lanes.all_pairs() : 0; }
+
+  // Memory of the engine: packed weights, a number for each block of them that tells whether they
+  // are finite, and the sums of the parts. Unless tasks have their own.
+  std::int64_t packed_sums() const {
+    return plan_.packs_all() ? round_up(n_.packed_weights() + pack_tasks(), n_.width) : 0;
+  }
+  std::int64_t weight_sums() const { return plan_.has_parts() ? n_.weight_sums() : 0; }
+  std::int64_t part_sums() const {
+    return weight_sums() + (s_.makes_bias ? n_.outputs.all_blocks() * n_.width : 0);
+  }
+  Sum* packed_weights(const ConvBuffers& b) const { return reinterpret_cast<Sum*>(b.memory); }
+  Sum* finite_flags(const ConvBuffers& b) const { return packed_weights(b) + n_.packed_weights(); }
+  Sum* sums(const ConvBuffers& b, std::int64_t part) const {
+    return packed_weights(b) + packed_sums() + part * part_sums();
+  }
+  Sum* bias_sums(const ConvBuffers& b, std::int64_t part) const {
+    return sums(b, part) + weight_sums();
+  }
+  Sum* shared(const ConvBuffers& b, const Layout& layout, std::int64_t tile) const {
+    return sums(b, plan_.parts) + layout.shared_at +
+           tile * layout.shared_blocks * layout.shared_pitch;
+  }
+
+  // Memory of a worker: the largest layout, and lists.
+  std::size_t lists_at() const {
+    std::int64_t most = 0;
+    for (const Layout& layout : plan_.layouts) most = std::max(most, layout.sums);
+    return whole_lines(static_cast<std::size_t>(most) * sizeof(Sum));
+  }
+  char* lists(const ConvBuffers& b) const { return b.scratch + lists_at(); }
+
+  void bring(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank], const Box& box,
+             const BlockSide& side, const Range& blocks, Sum* to, std::int64_t pitch) const {
+    for_channel_runs(side, blocks, [&](const Range& channels, std::int64_t first) {
+      copy_.bring(tensor, shape, box, channels, to + (first - blocks.begin) * pitch, pitch);
+    });
+  }
+  // Channels are brought around them.
+  void clear_spare_lanes(const BlockSide& side, const Range& blocks, Sum* to,
+                         std::int64_t pitch) const {
+    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+      if (side.channels_of_block(block).size() == n_.width) continue;
+      std::fill_n(to + (block - blocks.begin) * pitch, pitch, Sum{0});
+    }
+  }
+
+  void bring_shared(const ConvBuffers& b, const typename Schedule::SharedBlock& own) const {
+    const Layout& layout = plan_.layouts[own.layout];
+    const Tile tile = layout.tiles.tile(own.tile);
+    const BlockSide& side = layout.makes_weight ? n_.inputs : n_.outputs;
+    Sum* const to = shared(b, layout, own.tile) + own.block * layout.shared_pitch;
+    const Range block{own.block, own.block + 1};
+    clear_spare_lanes(side, block, to, layout.shared_pitch);
+    if (layout.makes_weight) {
+      bring(b.input, s_.in, tile.input, side, block, to, layout.shared_pitch);
+    } else {
+      bring(b.output, s_.out, tile.output, side, block, to, layout.shared_pitch);
+    }
+  }
+
+  void work_tiles(const ConvBuffers& b, const Task& task) const {
+    const Layout& layout = *task.layout;
+    const Range blocks = n_.outputs.blocks_of(task.output_pairs);
+    Sum* const own_output = Layout::output(b.scratch);
+    clear_own(b, task, blocks);
+    const bool are_own_finite = !layout.input_product || plan_.packs_all() || pack_own(b, task);
+    for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
+      const Tile tile = layout.tiles.tile(index);
+      if (layout.brings_output()) {
+        bring(b.output, s_.out, tile.output, n_.outputs, blocks, own_output, layout.output_pitch);
+      }
+      const Sum* const output = layout.brings_output() ? own_output : shared(b, layout, index);
+      if (layout.makes_bias) sum_bias(b, layout, tile, blocks, task.part);
+      if (layout.makes_weight) add_to_weight(b, task, tile, index);
+      if (layout.input_product) write_input(b, task, tile, output, are_own_finite);
+    }
+    if (!layout.makes_weight || plan_.has_parts()) return;
+    for (std::int64_t pair = task.output_pairs.begin; pair < task.output_pairs.end; ++pair) {
+      write_weights(b, pair, own_sums(b, task), 1);
+    }
+  }
+
+  void clear_own(const ConvBuffers& b, const Task& task, const Range& blocks) const {
+    const Layout& layout = *task.layout;
+    if (layout.brings_output()) {
+      clear_spare_lanes(n_.outputs, blocks, Layout::output(b.scratch), layout.output_pitch);
+    }
+    if (layout.brings_input() && !folds_) {
+      clear_spare_lanes(n_.inputs, {0, n_.inputs.all_blocks()}, layout.input(b.scratch),
+                        layout.input_pitch);
+    }
+    if (layout.makes_bias) {
+      std::fill_n(bias_sums(b, task.part) + blocks.begin * n_.width, blocks.size() * n_.width,
+                  Sum{0});
+    }
+  }
+
+  // The weights of one pair.
+  bool pack_own(const ConvBuffers& b, const Task& task) const {
+    bool finite = true;
+    for (std::int64_t block = 0; block < n_.outputs.blocks(); ++block) {
+      Sum* const packed = task.layout->own_weights(b.scratch);
+      finite = order_.pack(b.weight, task.input_pairs.begin, block, packed) && finite;
+    }
+    return finite;
+  }
+  // As if they were those of all pairs.
+  Sum* own_sums(const ConvBuffers& b, const Task& task) const {
+    return task.layout->own_weights(b.scratch) - n_.sums_of_pair(task.output_pairs.begin);
+  }
+
+  void sum_bias(const ConvBuffers& b, const Layout& layout, const Tile& tile, const Range& blocks,
+                std::int64_t part) const {
+    const Range& columns = tile.outputs[2];
+    for_rows(tile.images, tile.outputs, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+      const Sum* row =
+          Layout::output(b.scratch) + tile.output.place(image, d, h, columns.begin) * n_.width;
+      for (std::int64_t i = blocks.begin; i < blocks.end; ++i, row += layout.output_pitch) {
+        kernels_.sum({row, n_.width, columns.size(), bias_sums(b, part) + i * n_.width});
+      }
+    });
+  }
+
+  void add_to_weight(const ConvBuffers& b, const Task& task, const Tile& tile,
+                     std::int64_t index) const {
+    const Layout& layout = *task.layout;
+    Sum* const input = layout.is_shared ? shared(b, layout, index) : layout.input(b.scratch);
+    Tile own = is_pointwise_ ? in_one_row(tile) : tile;
+    if (folds_) {
+      own.input = folds_->rows_of(tile.input, layout.folds);
+      folds_->bring(copy_, b.input, own.input, tile.outputs[2], input, layout.spare(b.scratch));
+    } else if (!layout.is_shared) {
+      bring(b.input, s_.in, tile.input, n_.inputs, {0, n_.inputs.all_blocks()}, input,
+            layout.input_pitch);
+    }
+    const Range all{0, n_.sum_lanes.all_pairs()};
+    weight_product_.add_tile({Layout::output(b.scratch), layout.output_pitch, input,
+                              layout.input_pitch, plan_.has_parts() ? all : task.output_pairs,
+                              plan_.has_parts() ? sums(b, task.part) : own_sums(b, task), lists(b)},
+                             own, index == task.tiles.begin);
+  }
+
+  bool are_weights_finite(const ConvBuffers& b, std::int64_t pair) const {
+    const Sum* const flags = finite_flags(b) + pair * n_.outputs.blocks();
+    return std::all_of(flags, flags + n_.outputs.blocks(), [](Sum flag) { return flag != 0; });
+  }
+
+  void write_input(const ConvBuffers& b, const Task& task, const Tile& tile, const Sum* output,
+                   bool are_own_finite) const {
+    if (folds_) return write_folds(b, *task.layout, tile);
+    const Layout& layout = *task.layout;
+    const Tile positions = is_pointwise_ ? in_one_row(tile) : tile;
+    Sum* const results = layout.results(b.scratch);
+    for (std::int64_t pair = task.input_pairs.begin; pair < task.input_pairs.end; ++pair) {
+      const std::int64_t group = n_.inputs.group_of_pair(pair);
+      const Sum* const weights = plan_.packs_all() ? packed_weights(b) + n_.packed_pair(pair)
+                                                   : layout.own_weights(b.scratch);
+      const bool are_finite =
+          is_pointwise_ || (plan_.packs_all() ? are_weights_finite(b, pair) : are_own_finite);
+      layout.input_product->write_tile(
+          {output + group * n_.outputs.blocks() * layout.output_pitch, weights,
+           n_.inputs.blocks_of_pair(pair), are_finite, results, lists(b)},
+          positions);
+      copy_.put(b.input_product, s_.in, tile.results, n_.inputs.channels_of_pair(pair), results,
+                layout.result_pitch);
+    }
+  }
+
+  // Row by row: they are still in the first-level cache when they are folded.
+  void write_folds(const ConvBuffers& b, const Layout& layout, const Tile& tile) const {
+    Sum* const results = layout.results(b.scratch);
+    Sum* const folded = layout.folded(b.scratch);
+    Tile row = tile;
+    row.results.axes[2] = folds_->reaching(tile);
+    const std::int64_t count = row.results.axes[2].size();
+    const auto write_row = [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+      row.images = row.results.images = {image, image + 1};
+      row.results.axes[0] = {d, d + 1};
+      row.results.axes[1] = {h, h + 1};
+      std::fill_n(folded, folds_->row_sums(layout.folds), Sum{0});
+      for (std::int64_t pair = 0; pair < n_.inputs.pairs(); ++pair) {
+        const int blocks = n_.inputs.blocks_of_pair(pair);
+        layout.input_product->write_tile(
+            {Layout::output(b.scratch), packed_weights(b) + n_.packed_pair(pair), blocks, true,
+             results, lists(b)},
+            row);
+        for (int i = 0; i < blocks; ++i) {
+          folds_->fold(kernels_, results + i * layout.result_pitch, count, pair * kPair + i,
+                       folded);
+        }
+      }
+      folds_->put(copy_, b.input_product, tile, {image, d, h}, folded, layout.spare(b.scratch));
+    };
+    for_rows(tile.images, tile.results.axes, write_row);
+  }
+
+  void write_weights(const ConvBuffers& b, std::int64_t pair, Sum* all_sums,
+                     std::int64_t parts) const {
+    order_.write(b.weight_product, pair, all_sums + n_.sums_of_pair(pair), parts, part_sums());
+  }
+
+  void write_bias(const ConvBuffers& b) const {
+    add_parts(bias_sums(b, 0), n_.outputs.all_blocks() * n_.width, plan_.parts, part_sums());
+    for_channel_runs(n_.outputs, {0, n_.outputs.all_blocks()},
+                     [&](const Range& channels, std::int64_t first) {
+                       copy_.put_line(b.bias_sums.data + channels.begin * b.bias_sums.stride_bytes,
+                                      b.bias_sums.stride_bytes, channels.size(),
+                                      bias_sums(b, 0) + first * n_.width);
+                     });
+  }
+
+  const ConvShape s_;
+  const std::unique_ptr<const FoldedTaps> folds_;  // null if channels are many enough
+  const ConvKernels& kernels_;
+  const TileCopy<Sum> copy_;
+  const BlockSizes n_;
+  const BlockOrder<Sum> order_;
+  const BlockWeight<Sum> weight_product_;
+  const bool is_pointwise_;
+  const Schedule plan_;
+};
+
+// The same outputs of one channel and one tap: the bias sums know no others.
+ConvShape without_kernel(const ConvShape& problem) {
+  ConvShape s = problem;
+  s.inputs = s.groups = 1;
+  for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    s.in[axis] = s.out[axis];
+    s.kernel[axis] = s.stride[axis] = s.dilation[axis] = 1;
+    s.padding[axis] = 0;
+  }
+  return s;
+}
+
+std::unique_ptr<const ConvEngine> make_engine(const ConvTask& task, Width width, bool folds) {
+  const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, width);
+  auto folded = folds ? std::make_unique<const FoldedTaps>(task.shape, kernels.lanes) : nullptr;
+  const auto made = [](auto engine) -> std::unique_ptr<const ConvEngine> {
+    if (!engine->fits()) return nullptr;
+    return engine;
+  };
+  return task.shape.is_double
+             ? made(std::make_unique<BlocksEngine<double>>(task, kernels, std::move(folded)))
+             : made(std::make_unique<BlocksEngine<float>>(task, kernels, std::move(folded)));
+}
+
+}  // namespace
+
+std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvTask& task, Width width) {
+  ConvTask own = task;
+  if (!own.shape.makes_input && !own.shape.makes_weight) own.shape = without_kernel(own.shape);
+  return make_engine(own, width, false);
+}
+
+std::unique_ptr<const ConvEngine> make_folded_engine(const ConvTask& task, Width width) {
+  return make_engine(task, width, true);
+}
+
+}  // namespace backops

@@ -1,0 +1,234 @@
+// The input product of tiles in blocks. Zeros lie around `output`, so that positions at the borders
+// need no care: finite weights may meet them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/conv/conv.h"
+#include "ops/conv/axes.h"
+#include "ops/conv/blocks/sizes.h"
+#include "ops/conv/tiles.h"
+
+namespace backops {
+
+template <class Sum>
+class BlockInput {
+ public:
+  // Weights of a few blocks of outputs at a time, which fill up to `panel_bytes`. Blocks of
+  // `output` lie `output_pitch` apart, those of results `result_pitch`.
+  BlockInput(const ConvShape& shape, const BlockSizes& sizes, const ConvKernels& kernels,
+             const ConvTiles& tiles, std::int64_t panel_bytes, std::int64_t output_pitch,
+             std::int64_t result_pitch)
+      : s_(shape),
+        n_(sizes),
+        kernels_(kernels),
+        output_pitch_(output_pitch),
+        result_pitch_(result_pitch),
+        panel_blocks_(blocks_of_panel(n_, panel_bytes)) {
+    for (int axis = 0; axis < kMaxConvRank; ++axis) axes_.emplace_back(s_, axis);
+    const Box output = tiles.tile(0).output;
+    for (const ResidueClass& d : axes_[0].classes) {
+      for (const ResidueClass& h : axes_[1].classes) {
+        for (const ResidueClass& w : axes_[2].classes)
+          classes_.push_back(class_of(d, h, w, output));
+      }
+    }
+  }
+
+  // Where a tile lies, and the weights of a pair of input blocks, packed.
+  struct Work {
+    const Sum* output;  // the blocks of the group
+    const Sum* weights;
+    int blocks;  // of the pair
+    bool are_finite;
+    Sum* results;
+    char* list;
+  };
+
+  // Of a list of runs.
+  std::size_t list_bytes() const {
+    return static_cast<std::size_t>(panel_blocks_ * n_.taps) * sizeof(BlockRun);
+  }
+
+  void write_tile(const Work& work, const Tile& tile) const {
+    for (std::int64_t block = 0; block < n_.outputs.blocks(); block += panel_blocks_) {
+      for (std::int64_t image = tile.images.begin; image < tile.images.end;) {
+        const bool are_twins = are_short(tile) && image + 1 < tile.images.end;
+        for_rows({image, image + 1}, tile.results.axes,
+                 [&](std::int64_t, std::int64_t d, std::int64_t h) {
+                   add_row(work, tile, block, {image, d, h, are_twins});
+                 });
+        image += are_twins ? 2 : 1;
+      }
+    }
+  }
+
+ private:
+  // A tap that reaches input positions of one class, and how many outputs back.
+  struct Tap {
+    std::int64_t tap, shift[kMaxConvRank];
+  };
+  // The taps of one class along each axis, and their products for as many blocks of outputs as are
+  // worked on together, by the number of blocks of input channels.
+  struct TapClass {
+    std::vector<Tap> taps;
+    std::vector<BlockRun> runs[BlockSizes::kPair];
+  };
+  struct Row {
+    std::int64_t image, d, h;
+    bool are_twins;  // with the same row of the next image
+  };
+
+  static std::int64_t blocks_of_panel(const BlockSizes& n, std::int64_t panel_bytes) {
+    const auto bytes =
+        static_cast<std::int64_t>(sizeof(Sum)) * n.taps * n.width * BlockSizes::kPair * n.width;
+    const auto most = std::clamp<std::int64_t>(panel_bytes / bytes, 1, n.outputs.blocks());
+    return ceil_divide(n.outputs.blocks(), ceil_divide(n.outputs.blocks(), most));
+  }
+
+  TapClass class_of(const ResidueClass& d, const ResidueClass& h, const ResidueClass& w,
+                    const Box& output) const {
+    TapClass own;
+    for (std::size_t i = 0; i < d.taps.size(); ++i) {
+      for (std::size_t j = 0; j < h.taps.size(); ++j) {
+        for (std::size_t k = 0; k < w.taps.size(); ++k) {
+          own.taps.push_back({(d.taps[i] * s_.kernel[1] + h.taps[j]) * s_.kernel[2] + w.taps[k],
+                              {d.shifts[i], h.shifts[j], w.shifts[k]}});
+        }
+      }
+    }
+    for (std::int64_t block = 0; block < panel_blocks_; ++block) {
+      for (const Tap& tap : own.taps) {
+        const std::int64_t back =
+            tap.shift[0] * output.step[0] + tap.shift[1] * output.step[1] + tap.shift[2];
+        for (std::int64_t vectors = 1; vectors <= BlockSizes::kPair; ++vectors) {
+          own.runs[vectors - 1].push_back(
+              {block * output_pitch_ - back * n_.width,
+               (block * n_.taps + tap.tap) * n_.width * vectors * n_.width});
+        }
+      }
+    }
+    return own;
+  }
+
+  // Rows that two images fill registers with.
+  bool are_short(const Tile& tile) const {
+    return ceil_divide(tile.results.axes[2].size(), s_.stride[2]) <= kernels_.most_twins;
+  }
+
+  // Columns of one class together. Weights that are not finite must not meet the zeros: there it
+  // goes position by position, and by taps that have an output.
+  void add_row(const Work& work, const Tile& tile, std::int64_t block, const Row& row) const {
+    const ConvAxis& a = axes_[2];
+    const Range& columns = tile.results.axes[2];
+    const auto classes = static_cast<std::int64_t>(a.classes.size());
+    const std::int64_t end =
+        work.are_finite ? std::min(columns.begin + classes, columns.end) : columns.end;
+    BlockProducts products = products_of(work, tile, block, row);
+    const Sum* const output = static_cast<const Sum*>(products.left);
+    Sum* const results = static_cast<Sum*>(products.sums);
+    for (std::int64_t first = columns.begin; first < end; ++first) {
+      products.left = output + a.output_of(first) * n_.width;
+      products.sums = results + first * n_.width;
+      products.rows = work.are_finite ? ceil_divide(columns.end - first, a.stride) : 1;
+      choose_runs(work, block, row, first, products);
+      (row.are_twins ? kernels_.multiply_twins : kernels_.multiply_positions)(products);
+    }
+  }
+
+  // All but the columns and the runs.
+  BlockProducts products_of(const Work& work, const Tile& tile, std::int64_t block,
+                            const Row& row) const {
+    BlockProducts products{};
+    products.left =
+        work.output + block * output_pitch_ +
+        tile.output.place(row.image, axes_[0].output_of(row.d), axes_[1].output_of(row.h), 0) *
+            n_.width;
+    products.left_step = 1;
+    products.left_twin = tile.output.image_step * n_.width;
+    products.right = work.weights + block * n_.taps * n_.width * work.blocks * n_.width;
+    products.right_step = work.blocks * n_.width;
+    products.right_pitch = n_.width;
+    products.run_length = n_.width;
+    products.short_length = n_.outputs.channels % n_.width;
+    products.sums = work.results + tile.results.place(row.image, row.d, row.h, 0) * n_.width;
+    products.sum_step = s_.stride[2] * n_.width;
+    products.sum_pitch = result_pitch_;
+    products.sum_twin = tile.results.image_step * n_.width;
+    products.vectors = work.blocks;
+    products.adds = block > 0;
+    return products;
+  }
+
+  // Rows of zeros are left out: they are not worth the time.
+  void choose_runs(const Work& work, std::int64_t block, const Row& row, std::int64_t column,
+                   BlockProducts& products) const {
+    const std::int64_t at[] = {row.d, row.h, column};
+    std::size_t own = 0;
+    for (int axis = 0; axis < kMaxConvRank; ++axis) {
+      const ConvAxis& a = axes_[static_cast<std::size_t>(axis)];
+      own = own * a.classes.size() + static_cast<std::size_t>(a.class_of(at[axis]));
+    }
+    const TapClass& taps = classes_[own];
+    products.runs = taps.runs[work.blocks - 1].data();
+    const auto per_block = static_cast<std::int64_t>(taps.taps.size());
+    const std::int64_t blocks = std::min(panel_blocks_, n_.outputs.blocks() - block);
+    const bool is_last = block + blocks == n_.outputs.blocks();
+    products.short_runs = is_last && products.short_length > 0 ? per_block : 0;
+    products.run_count = blocks * per_block - products.short_runs;
+    const int checked = work.are_finite ? 2 : 3;  // axes that are looked at
+    bool has_all = true;
+    for (int axis = 0; axis < checked; ++axis) has_all = has_all && has_all_outputs(axis, at[axis]);
+    if (has_all) return;
+    BlockRun* const kept = reinterpret_cast<BlockRun*>(work.list);
+    keep_runs(taps.taps, at, checked, kept, products);
+  }
+
+  // Whether all taps of a position have an output.
+  bool has_all_outputs(int axis, std::int64_t i) const {
+    const ConvAxis& a = axes_[static_cast<std::size_t>(axis)];
+    const std::vector<std::int64_t>& shifts =
+        a.classes[static_cast<std::size_t>(a.class_of(i))].shifts;
+    return shifts.empty() || (a.has_output(i, shifts.front()) && a.has_output(i, shifts.back()));
+  }
+
+  // Those of taps that have an output.
+  void keep_runs(const std::vector<Tap>& taps, const std::int64_t (&at)[kMaxConvRank], int axes,
+                 BlockRun* kept, BlockProducts& products) const {
+    std::int64_t last[kMaxConvRank];  // outputs of the position
+    for (int axis = 0; axis < axes; ++axis) {
+      last[axis] = axes_[static_cast<std::size_t>(axis)].output_of(at[axis]);
+    }
+    const auto has_output = [&](const Tap& tap) {
+      for (int axis = 0; axis < axes; ++axis) {
+        const std::int64_t output = last[axis] - tap.shift[axis];
+        if (output < 0 || output >= s_.out[axis]) return false;
+      }
+      return true;
+    };
+    const BlockRun* from = products.runs;
+    BlockRun* to = kept;
+    const auto keep = [&](std::int64_t& count) {
+      BlockRun* const first = to;
+      for (std::int64_t i = 0; i < count; ++i, ++from) {
+        if (has_output(taps[static_cast<std::size_t>(i) % taps.size()])) *to++ = *from;
+      }
+      count = to - first;
+    };
+    keep(products.run_count);
+    keep(products.short_runs);
+    products.runs = kept;
+  }
+
+  const ConvShape s_;
+  const BlockSizes n_;
+  const ConvKernels& kernels_;
+  const std::int64_t output_pitch_, result_pitch_;
+  const std::int64_t panel_blocks_;  // of outputs, whose weights are used together
+  std::vector<ConvAxis> axes_;
+  std::vector<TapClass> classes_;
+};
+
+}  // namespace backops

@@ -1,0 +1,274 @@
+// Each engine says which problems it refuses, and what the others would cost: cycles of one core,
+// from the multiplications, those on padding included, and from what has to be moved.
+#include "ops/conv/choose.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/conv/conv.h"
+#include "ops/conv/blocks/engine.h"
+#include "ops/conv/blocks/folds.h"
+#include "ops/conv/lanes/engine.h"
+#include "ops/conv/matrix/engine.h"
+#include "ops/conv/plain.h"
+
+namespace backops {
+namespace {
+
+// Where a problem is so far from what engines are made for that their lists would not fit.
+constexpr double kMostClasses = 4096;  // of input positions, by what taps reach them
+constexpr double kMostTaps = 65536;
+constexpr double kMostWeights = 1e12;  // far from what 64 bits count
+
+// Parts of the peak that kernels reach where nothing else slows them down.
+constexpr double kProductRate = 0.85;
+constexpr double kTapRate = 0.6;  // they load a vector for each multiplication
+constexpr double kPlainCycles = 30;
+
+double as_double(std::int64_t value) { return static_cast<double>(value); }
+
+double product_of(const std::int64_t (&values)[kMaxConvRank]) {
+  return as_double(values[0]) * as_double(values[1]) * as_double(values[2]);
+}
+
+std::int64_t width_of(const ConvTask& task, Width width) {
+  return conv_kernels(task.cpu.isa(), task.dtype, width).lanes;
+}
+
+double cycles_of_vectors(const ConvTask& task, double vectors, Width width, double rate) {
+  const auto bytes = width_of(task, width) * static_cast<std::int64_t>(task.shape.sum_bytes());
+  return vectors / (task.cpu.products_per_cycle(bytes) * rate);
+}
+
+std::string refusal_of_lists(const ConvShape& s) {
+  if (product_of(s.stride) > kMostClasses) return "strides of more than 4096 positions";
+  if (product_of(s.kernel) > kMostTaps) return "a kernel of more than 65536 elements";
+  if (as_double(s.outputs) * as_double(s.group_inputs()) * product_of(s.kernel) > kMostWeights) {
+    return "more than 10^12 weights";
+  }
+  return "";
+}
+
+// ---- lanes ----
+
+std::string refuse_lanes(const ConvTask& task) {
+  const ConvShape& s = task.shape;
+  if (s.groups == 1 && s.inputs * s.outputs > 1) return "one group: lanes are groups";
+  return refusal_of_lists(s);
+}
+
+double lanes_cycles(const ConvTask& task, Width width) {
+  const ConvShape& s = task.shape;
+  const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
+  const double vectors = as_double(ceil_divide(s.groups, width_of(task, width))) *
+                         s.multiplications() / as_double(s.groups);
+  return cycles_of_vectors(task, products * vectors, width, kTapRate);
+}
+
+// ---- blocks ----
+
+std::string refuse_blocks(const ConvTask& task) { return refusal_of_lists(task.shape); }
+
+// Vectors on the side of the inputs for the input product; on either side for the weights, where a
+// few sums at a time wait for each other.
+double blocks_cycles(const ConvTask& task, Width width) {
+  const ConvShape& s = task.shape;
+  const std::int64_t lanes = width_of(task, width);
+  const double inputs = as_double(s.group_inputs()), outputs = as_double(s.group_outputs());
+  const double input_vectors = as_double(ceil_divide(s.group_inputs(), lanes));
+  const double output_vectors = as_double(ceil_divide(s.group_outputs(), lanes));
+  const auto waiting = [](double rows, double vectors) {
+    constexpr double kSumsAtOnce = 8;
+    return std::max(1.0, kSumsAtOnce / (std::min(rows, kSumsAtOnce) * std::min(vectors, 2.0)));
+  };
+  double vectors = 0;
+  if (s.makes_input) vectors += input_vectors * outputs;
+  if (s.makes_weight) {
+    vectors += std::min(output_vectors * inputs * waiting(inputs, output_vectors),
+                        input_vectors * outputs * waiting(outputs, input_vectors));
+  }
+  vectors *= s.multiplications() / (inputs * outputs);
+  return cycles_of_vectors(task, vectors, width, kProductRate);
+}
+
+// ---- folded ----
+
+std::string refuse_folded(const ConvTask& task) {
+  const ConvShape& s = task.shape;
+  if (!s.makes_input && !s.makes_weight) return "bias sums only";
+  if (s.groups != 1) return "groups: a fold has all channels";
+  if (s.dilation[2] != 1) return "a dilation along the row: folds are neighbours";
+  if (s.kernel[2] == 1) return "a kernel of one column: nothing to fold";
+  if (s.inputs >= width_of(task, Width::full)) return "input channels that fill a vector";
+  // Rows of folds have the gaps between them, too.
+  if (s.stride[2] > std::max<std::int64_t>(16, 2 * s.kernel[2])) return "folds far apart";
+  if (s.kernel[2] > FoldedTaps::kMostNumbers / s.inputs) return "folds of more than 1024 numbers";
+  return refusal_of_lists(FoldedTaps(s, 1).problem());
+}
+
+double folded_cycles(const ConvTask& task, Width width) {
+  constexpr double kFolding = 1.15;  // adding folds where they overlap
+  ConvTask folded = task;
+  folded.shape = FoldedTaps(task.shape, width_of(task, width)).problem();
+  return kFolding * blocks_cycles(folded, width);
+}
+
+// ---- matrix ----
+
+double matrix_cycles(const ConvTask& task, Width) {
+  constexpr double kProductsPerCycle = 400, kPackingCycles = 1;
+  const ConvShape& s = task.shape;
+  const double pieces = task.dtype == DType::bfloat16 ? 1 : 2;
+  const double channels = as_double(round_up(s.group_inputs(), 16)) *
+                          as_double(round_up(s.group_outputs(), 16)) * as_double(s.groups);
+  const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
+  const double elements = as_double(s.batch) * as_double(2 * s.out_image() + s.in_image()) * pieces;
+  return products * as_double(s.batch * s.out_positions()) * product_of(s.kernel) * channels *
+             pieces * pieces / kProductsPerCycle +
+         elements * kPackingCycles;
+}
+
+std::unique_ptr<const ConvEngine> make_matrix(const ConvTask& task, Width width) {
+  return make_matrix_engine(task, make_blocks_engine(task, width));
+}
+
+// ---- plain ----
+
+std::string refuse_plain(const ConvTask&) { return ""; }
+double plain_cycles(const ConvTask& task, Width) {
+  return 2 * task.shape.multiplications() * kPlainCycles;
+}
+std::unique_ptr<const ConvEngine> make_plain(const ConvTask& task, Width) {
+  return make_plain_engine(task);
+}
+
+// ---- the table ----
+
+struct Row {
+  const char* name;
+  const char* takes;
+  std::string (*refusal)(const ConvTask&);  // empty, or the reason
+  double (*cycles)(const ConvTask&, Width width);
+  std::unique_ptr<const ConvEngine> (*make)(const ConvTask&, Width width);
+  bool has_half;  // vectors of half the width are tried, too
+};
+
+constexpr Row kEngines[] = {
+    {"lanes", "groups as the lanes of vectors: depthwise, and many small groups", refuse_lanes,
+     lanes_cycles, make_lanes_engine, true},
+    {"blocks", "channels in blocks of a vector: dense layers, larger groups", refuse_blocks,
+     blocks_cycles, make_blocks_engine, true},
+    {"folded", "few input channels: the taps of a row take the place of channels", refuse_folded,
+     folded_cycles, make_folded_engine, true},
+    {"matrix", "bfloat16 and float16 on CPUs that multiply matrices", matrix_refusal, matrix_cycles,
+     make_matrix, false},
+    {"plain", "everything, element by element", refuse_plain, plain_cycles, make_plain, false},
+};
+
+struct Offer {
+  const Row* row;
+  Width width;
+  double cycles;
+  std::string refusal;
+};
+
+Offer offer_of(const Row& row, const ConvTask& task) {
+  Offer offer{&row, Width::full, std::numeric_limits<double>::infinity(), row.refusal(task)};
+  if (!offer.refusal.empty()) return offer;
+  offer.cycles = row.cycles(task, Width::full);
+  if (!row.has_half || width_of(task, Width::half) == width_of(task, Width::full)) return offer;
+  const double half = row.cycles(task, Width::half);
+  if (half < offer.cycles) {
+    offer.width = Width::half;
+    offer.cycles = half;
+  }
+  return offer;
+}
+
+std::string cycles_text(double cycles) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g million cycles", cycles / 1e6);
+  return text;
+}
+
+std::string line_of(const Offer& offer, bool is_chosen) {
+  std::string line = offer.row->name;
+  line += ": ";
+  if (is_chosen) line += "chosen, ";
+  if (offer.refusal.empty()) {
+    line += cycles_text(offer.cycles);
+    if (offer.width == Width::half) line += ", vectors of half width";
+  } else {
+    line += "does not take " + offer.refusal;
+  }
+  return line;
+}
+
+const Row* forced_row() {
+  const char* const name = std::getenv("BACKOPS_ENGINE");
+  if (name == nullptr || *name == '\0') return nullptr;
+  std::string names;
+  for (const Row& row : kEngines) {
+    if (std::string(name) == row.name) return &row;
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  throw Error(ErrorKind::param, "BACKOPS_ENGINE", "'" + std::string(name) + "'",
+              "expected one of " + names);
+}
+
+std::vector<Offer> offers_for(const ConvTask& task) {
+  std::vector<Offer> offers;
+  for (const Row& row : kEngines) offers.push_back(offer_of(row, task));
+  return offers;
+}
+
+// Null where nothing is left.
+Offer* cheapest(std::vector<Offer>& offers, const Row* forced) {
+  Offer* best = nullptr;
+  for (Offer& offer : offers) {
+    const bool is_open = offer.refusal.empty() && (forced == nullptr || forced == offer.row);
+    if (is_open && (best == nullptr || offer.cycles < best->cycles)) best = &offer;
+  }
+  return best;
+}
+
+std::string text_of(const std::vector<Offer>& offers, const Offer* chosen) {
+  std::string text;
+  for (const Offer& offer : offers) {
+    text += (text.empty() ? "" : "\n") + line_of(offer, &offer == chosen);
+  }
+  return text;
+}
+
+}  // namespace
+
+ConvChoice choose_engine(const ConvTask& task) {
+  const Row* const forced = forced_row();
+  std::vector<Offer> offers = offers_for(task);
+  while (Offer* const chosen = cheapest(offers, forced)) {
+    auto engine = chosen->row->make(task, chosen->width);
+    if (engine) return {std::move(engine), text_of(offers, chosen)};
+    chosen->refusal = "windows that reach so far: no tile fits a cache";
+  }
+  // Only one that is forced takes less than everything.
+  const Offer& refused = offers[static_cast<std::size_t>(forced - kEngines)];
+  throw Error(ErrorKind::param, "BACKOPS_ENGINE", "'" + std::string(forced->name) + "'",
+              "which does not take " + refused.refusal);
+}
+
+std::string explain_choice(const ConvTask& task) {
+  std::vector<Offer> offers = offers_for(task);
+  return text_of(offers, cheapest(offers, nullptr));
+}
+
+std::vector<EngineText> engine_texts() {
+  std::vector<EngineText> texts;
+  for (const Row& row : kEngines) texts.push_back({row.name, row.takes});
+  return texts;
+}
+
+}  // namespace backops

@@ -1,0 +1,200 @@
+// Between the caller's tensors, of any strides and dtype, and scratch memory that holds boxes of
+// them as sums, with the channels of a position in vectors.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+#include "kernels/conv/conv.h"
+#include "kernels/pool/pool.h"
+#include "ops/conv/engine.h"
+#include "ops/conv/tiles.h"
+#include "ops/precision.h"
+
+namespace backops {
+
+template <class Sum>
+class TileCopy {
+ public:
+  TileCopy(const ConvKernels& kernels, Rounding rounding, const PoolKernels& roundings)
+      : kernels_(kernels), rounding_(rounding), roundings_(roundings), width_(kernels.lanes) {}
+
+  const ConvKernels& kernels() const { return kernels_; }
+
+  // Brings the channels of a tensor that a box is about, rounded, into vectors that lie `pitch`
+  // apart; zeros where the box reaches beyond the tensor. Memory is read in the order in which it
+  // lies there.
+  void bring(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank], const Box& box,
+             const Range& channels, Sum* to, std::int64_t pitch) const {
+    if (std::abs(tensor.stride_bytes[2]) >= std::abs(tensor.channel_stride_bytes)) {
+      return bring_together(tensor, shape, box, channels, to, pitch);
+    }
+    for (std::int64_t c = channels.begin; c < channels.end; c += width_, to += pitch) {
+      bring_together(tensor, shape, box, {c, std::min(c + width_, channels.end)}, to, pitch);
+    }
+  }
+
+  // The other way. The box is inside the tensor.
+  void put(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank], const Box& box,
+           const Range& channels, Sum* from, std::int64_t pitch) const {
+    const Box rows = joined_rows(tensor, shape, box);
+    const Range& columns = rows.axes[2];
+    if (columns.size() <= 0) return;
+    for_rows(rows.images, rows.axes, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+      kernels_.from_lanes({tensor.at(image, channels.begin, d, h, columns.begin),
+                           tensor.channel_stride_bytes, tensor.stride_bytes[2],
+                           from + rows.place(image, d, h, columns.begin) * width_, width_, pitch,
+                           channels.size(), columns.size()});
+    });
+  }
+
+  // Elements that lie `stride_bytes` apart, as sums side by side, and back.
+  void bring_line(const char* elements, std::int64_t stride_bytes, std::int64_t count,
+                  Sum* to) const {
+    kernels_.to_lanes({const_cast<char*>(elements), stride_bytes, 0, to, 0, width_, count, 1});
+    round(to, count);
+  }
+  void put_line(char* elements, std::int64_t stride_bytes, std::int64_t count, Sum* from) const {
+    kernels_.from_lanes({elements, stride_bytes, 0, from, 0, width_, count, 1});
+  }
+
+  void round(Sum* values, std::int64_t count) const {
+    if constexpr (sizeof(Sum) == sizeof(float)) {
+      round_operands(values, count, rounding_, roundings_);
+    }
+  }
+
+ private:
+  void bring_together(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank],
+                      const Box& box, const Range& channels, Sum* to, std::int64_t pitch) const {
+    const Box rows = joined_rows(tensor, shape, box);
+    const Range& columns = rows.axes[2];
+    const std::int64_t end = box.axes[2].end <= shape[2] ? columns.end : shape[2];
+    const Range inside{std::max<std::int64_t>(columns.begin, 0), end};
+    const std::int64_t vectors = ceil_divide(channels.size(), width_);
+    for_rows(rows.images, rows.axes, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+      Sum* const row = to + rows.place(image, d, h, 0) * width_;
+      const auto clear = [&](const Range& range) {
+        if (range.size() <= 0) return;
+        for (std::int64_t i = 0; i < vectors; ++i) {
+          std::fill_n(row + i * pitch + range.begin * width_, range.size() * width_, Sum{0});
+        }
+      };
+      if (d < 0 || d >= shape[0] || h < 0 || h >= shape[1] || inside.size() <= 0) {
+        return clear(columns);
+      }
+      clear({columns.begin, inside.begin});
+      clear({inside.end, columns.end});
+      kernels_.to_lanes({tensor.at(image, channels.begin, d, h, inside.begin),
+                         tensor.channel_stride_bytes, tensor.stride_bytes[2],
+                         row + inside.begin * width_, width_, pitch, channels.size(),
+                         inside.size()});
+      if (rounding_ == Rounding::none) return;
+      for (std::int64_t i = 0; i < vectors; ++i) {
+        round(row + i * pitch + inside.begin * width_, inside.size() * width_);
+      }
+    });
+  }
+
+  // The same box with one long row where rows follow each other without gaps, in the tensor as in
+  // scratch memory.
+  static Box joined_rows(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank],
+                         const Box& box) {
+    const Range &rows = box.axes[1], &columns = box.axes[2];
+    const bool joins = rows.begin >= 0 && rows.end <= shape[1] && columns.begin >= 0 &&
+                       columns.end <= shape[2] && box.step[1] == columns.size() &&
+                       tensor.stride_bytes[1] == columns.size() * tensor.stride_bytes[2];
+    if (!joins || rows.size() <= 1) return box;
+    Box joined = box;
+    joined.axes[1].end = rows.begin + 1;
+    joined.axes[2].end = columns.begin + rows.size() * columns.size();
+    return joined;
+  }
+
+  const ConvKernels& kernels_;
+  const Rounding rounding_;
+  const PoolKernels& roundings_;
+  const std::int64_t width_;
+};
+
+// The same for weights. Their sums are rows of taps, of vectors along inputs or along outputs.
+template <class Sum>
+class WeightCopy {
+ public:
+  WeightCopy(const ConvShape& shape, const TileCopy<Sum>& copy)
+      : kernel_{shape.kernel[0], shape.kernel[1], shape.kernel[2]},
+        taps_(shape.taps()),
+        copy_(copy),
+        width_(copy.kernels().lanes) {}
+
+  // All taps of some channels, from `elements` on and `channel_stride` apart. Those of a tap lie
+  // `tap_pitch` behind those of the one before, and are not rounded yet.
+  void bring(const Weights& weight, const char* elements, std::int64_t channel_stride,
+             std::int64_t channels, Sum* to, std::int64_t tap_pitch) const {
+    for_tap_rows(weight, [&](std::int64_t first, std::int64_t taps, std::int64_t offset,
+                             std::int64_t stride) {
+      copy_.kernels().to_lanes({const_cast<char*>(elements) + offset, channel_stride, stride,
+                                to + first * tap_pitch, tap_pitch, width_, channels, taps});
+    });
+  }
+
+  // Writes sums (rows, taps, channels of `width` together): `row_stride` between rows.
+  struct Rows {
+    char* elements;
+    std::int64_t row_stride, channel_stride, rows, channels;
+    Sum* from;
+    std::int64_t width;
+  };
+  void put(const Weights& weight, const Rows& r) const {
+    const auto put_some = [&](std::int64_t offset, std::int64_t stride, std::int64_t at,
+                              std::int64_t pitch, std::int64_t count) {
+      copy_.kernels().from_lanes({r.elements + offset, r.channel_stride, stride,
+                                  r.from + at * r.width, pitch * r.width, width_, r.channels,
+                                  count});
+    };
+    for_tap_rows(weight, [&](std::int64_t first, std::int64_t taps, std::int64_t offset,
+                             std::int64_t stride) {
+      if (taps == taps_ && r.row_stride == taps * stride) {
+        return put_some(0, stride, 0, 1, r.rows * taps);
+      }
+      if (std::abs(r.row_stride) < std::abs(stride)) {
+        for (std::int64_t i = 0; i < taps; ++i) {
+          put_some(offset + i * stride, r.row_stride, first + i, taps_, r.rows);
+        }
+        return;
+      }
+      for (std::int64_t row = 0; row < r.rows; ++row) {
+        put_some(offset + row * r.row_stride, stride, row * taps_ + first, 1, taps);
+      }
+    });
+  }
+
+ private:
+  // Calls body(first tap, taps, offset, stride in bytes): once, if all taps are as far apart.
+  template <class Body>
+  void for_tap_rows(const Weights& weight, const Body& body) const {
+    const std::int64_t* const stride = weight.stride_bytes;
+    int inner = kMaxConvRank - 1;  // the last axis that has taps
+    while (inner > 0 && kernel_[inner] == 1) --inner;
+    std::int64_t run = kernel_[inner];
+    int outer = inner - 1;  // the last one that is not part of a run
+    for (; outer >= 0 && (kernel_[outer] == 1 || stride[outer] == run * stride[inner]); --outer) {
+      run *= kernel_[outer];
+    }
+    const std::int64_t slices = outer >= 0 ? kernel_[0] : 1, rows = outer >= 1 ? kernel_[1] : 1;
+    for (std::int64_t d = 0; d < slices; ++d) {
+      for (std::int64_t h = 0; h < rows; ++h) {
+        body((d * rows + h) * run, run, d * stride[0] + (rows > 1 ? h * stride[1] : 0),
+             stride[inner]);
+      }
+    }
+  }
+
+  const std::int64_t kernel_[kMaxConvRank];
+  const std::int64_t taps_;
+  const TileCopy<Sum>& copy_;
+  const std::int64_t width_;
+};
+
+}  // namespace backops

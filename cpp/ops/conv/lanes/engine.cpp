@@ -1,0 +1,340 @@
+// Products of depthwise convolutions and of others with many small groups. Each lane of a vector is
+// a group: tiles are brought into scratch memory with zeros around them, where all products are
+// sums over taps without borders, and where strides and dilations cost nothing.
+//
+// Tensors that have vectors of channels side by side already are worked on in place
+// (lanes/in_place.h).
+#include "ops/conv/lanes/engine.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "kernels/pool/pool.h"
+#include "ops/conv/axes.h"
+#include "ops/conv/copy.h"
+#include "ops/conv/finite.h"
+#include "ops/conv/lanes/in_place.h"
+#include "ops/conv/lanes/taps.h"
+#include "ops/conv/parts.h"
+#include "ops/conv/tiles.h"
+
+namespace backops {
+namespace {
+
+// Parts of the tiles whose weights are summed on their own. How many there are does not depend on
+// the threads, so neither do the bits.
+constexpr std::int64_t kMostParts = 16;
+constexpr double kMostSumBytes = 64e6;  // of all parts together
+// Blocks of a task, whose channels are side by side in channels-last tensors: all 60 blocks of 960
+// channels together took 0.37 ms, 16 at a time take 0.22 (8 images of 7x7 positions).
+constexpr std::int64_t kMostBlocksOfTask = 16;
+constexpr std::int64_t kMostBlocksAtOnce = 2;
+constexpr double kTileShare = 0.125;  // of a second-level cache, for one block
+
+template <class Sum>
+class LanesEngine : public ConvEngine {
+ public:
+  LanesEngine(const ConvTask& task, const ConvKernels& kernels)
+      : s_(task.shape),
+        kernels_(kernels),
+        copy_(kernels, task.rounding, pool_kernels(kernels.isa, task.dtype)),
+        weights_(s_, copy_),
+        width_(kernels.lanes),
+        inputs_(s_.group_inputs()),
+        outputs_(s_.group_outputs()),
+        blocks_(ceil_divide(s_.groups, width_)),
+        tiles_(s_,
+               {outputs_ * width_, s_.makes_weight ? inputs_ * width_ : 0, 0, s_.makes_input, true},
+               kTileShare * static_cast<double>(task.cpu.level2_bytes) / sizeof(Sum),
+               ceil_divide(kMostParts, blocks_)) {
+    if (!tiles_.fit()) return;
+    parts_ = parts_for();
+    blocks_of_task_ = std::clamp<std::int64_t>(parts_ * blocks_ / (4 * task.cuts.threads), 1,
+                                               std::min(blocks_, kMostBlocksOfTask));
+    blocks_at_once_ = std::min(blocks_of_task_, kMostBlocksAtOnce);
+    const bool are_sums = size_of(task.dtype) == sizeof(Sum) && task.rounding == Rounding::none;
+    if (are_sums && InPlace<Sum>::fits(s_, width_)) {
+      in_place_ = std::make_unique<const InPlace<Sum>>(s_, kernels_);
+    }
+    place_tile();
+  }
+
+  bool fits() const { return tiles_.fit(); }
+
+  std::string name() const override {
+    return std::string("lanes:") + name_of(kernels_.isa) +
+           (kernels_.width == Width::half ? ":half" : "");
+  }
+
+  std::size_t engine_bytes() const override {
+    const std::int64_t vectors = packed_vectors() * blocks_ + sum_vectors() * blocks_ * parts_;
+    return static_cast<std::size_t>(vectors * width_) * sizeof(Sum);
+  }
+  std::size_t worker_bytes() const override {
+    const std::size_t tile = static_cast<std::size_t>(block_pitch_ * blocks_at_once_) * sizeof(Sum);
+    return std::max(tile, in_place_ ? in_place_->list_bytes() : 0);
+  }
+
+  // Put the weights in order; the products of the parts; add the parts.
+  int phases() const override { return 3; }
+
+  std::int64_t tasks(int phase) const override {
+    if (phase == 0) return s_.makes_input ? blocks_ : 0;
+    if (phase == 1) return parts_ * block_tasks();
+    return s_.makes_weight || s_.makes_bias ? blocks_ : 0;
+  }
+
+  void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
+    if (phase == 0) {
+      pack_weights(b, task);
+    } else if (phase == 1) {
+      const std::int64_t first = task % block_tasks() * blocks_of_task_;
+      work_part(b, task / block_tasks(), {first, std::min(first + blocks_of_task_, blocks_)});
+    } else {
+      write_sums(b, task);
+    }
+  }
+
+ private:
+  std::int64_t parts_for() const {
+    const double groups = static_cast<double>(blocks_ * width_);
+    const double bytes = static_cast<double>(group_weights()) * groups * sizeof(Sum);
+    const auto most = static_cast<std::int64_t>(std::min(kMostSumBytes / bytes, 1e6));
+    return std::clamp<std::int64_t>(most, 1, std::min(tiles_.count(), kMostParts));
+  }
+
+  std::int64_t block_tasks() const { return ceil_divide(blocks_, blocks_of_task_); }
+  std::int64_t group_weights() const { return outputs_ * inputs_ * s_.taps(); }
+  // One more tells whether all weights are finite.
+  std::int64_t packed_vectors() const { return s_.makes_input ? group_weights() + 1 : 0; }
+  std::int64_t weight_vectors() const { return s_.makes_weight ? group_weights() : 0; }
+  std::int64_t sum_vectors() const { return weight_vectors() + (s_.makes_bias ? outputs_ : 0); }
+
+  Range groups_of(const Range& blocks) const {
+    return {blocks.begin * width_, std::min(blocks.end * width_, s_.groups)};
+  }
+  Range groups_of(std::int64_t block) const { return groups_of(Range{block, block + 1}); }
+
+  Sum* packed_weights(const ConvBuffers& b, std::int64_t block) const {
+    return reinterpret_cast<Sum*>(b.memory) + packed_vectors() * block * width_;
+  }
+  Sum* sums(const ConvBuffers& b, std::int64_t part, std::int64_t block) const {
+    return packed_weights(b, blocks_) + (part * blocks_ + block) * sum_vectors() * width_;
+  }
+
+  // A block's scratch memory: outputs, inputs, a row of results.
+  void place_tile() {
+    const Tile tile = tiles_.tile(0);
+    output_volume_ = tiles_.output_places() * width_;
+    input_volume_ = s_.makes_weight ? tiles_.input_places() * width_ : 0;
+    const std::int64_t columns = s_.makes_input ? tile.results.step[1] : 0;
+    row_at_ = outputs_ * output_volume_ + inputs_ * input_volume_;
+    // Odd numbers of lines, so that blocks do not fall into the same sets of a cache.
+    const auto line = static_cast<std::int64_t>(kLineBytes / sizeof(Sum));
+    block_pitch_ = (ceil_divide(row_at_ + columns * width_, line) | 1) * line;
+    if (s_.makes_input) taps_ = GroupTaps(s_, tile.output, outputs_, output_volume_, width_);
+    for (std::int64_t d = 0; d < s_.kernel[0]; ++d) {
+      for (std::int64_t h = 0; h < s_.kernel[1]; ++h) {
+        row_offsets_.push_back(
+            (d * s_.dilation[0] * tile.input.step[0] + h * s_.dilation[1] * tile.input.step[1]) *
+            width_);
+      }
+    }
+  }
+  static Sum* scratch(const ConvBuffers& b) { return reinterpret_cast<Sum*>(b.scratch); }
+
+  // Vectors of one weight of every group: (outputs, inputs, taps).
+  void pack_weights(const ConvBuffers& b, std::int64_t block) const {
+    const Range groups = groups_of(block);
+    Sum* const packed = packed_weights(b, block);
+    std::fill_n(packed, group_weights() * width_, Sum{0});
+    for (std::int64_t i = 0; i < outputs_ * inputs_; ++i) {
+      weights_.bring(b.weight, b.weight.at(groups.begin * outputs_ + i / inputs_, i % inputs_),
+                     outputs_ * b.weight.output_stride_bytes, groups.size(),
+                     packed + i * s_.taps() * width_, width_);
+    }
+    copy_.round(packed, group_weights() * width_);
+    packed[group_weights() * width_] =
+        all_finite(packed, group_weights() * width_) ? Sum{1} : Sum{0};
+  }
+  bool are_weights_finite(const ConvBuffers& b, std::int64_t block) const {
+    return packed_weights(b, block)[group_weights() * width_] != 0;
+  }
+
+  void work_part(const ConvBuffers& b, std::int64_t part, const Range& blocks) const {
+    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+      std::fill_n(sums(b, part, block), sum_vectors() * width_, Sum{0});
+    }
+    if (in_place_ && in_place_->takes(b)) return work_in_place(b, part, blocks);
+    // Where the channels of a tensor lie side by side, those of several blocks are brought
+    // together: memory is read and written in the order in which it lies there.
+    const bool is_channels_last =
+        std::abs(b.output.channel_stride_bytes) < std::abs(b.output.stride_bytes[2]);
+    const std::int64_t at_once = is_channels_last ? blocks_at_once_ : 1;
+    const Range tiles = share_of(tiles_.count(), parts_, part);
+    for (std::int64_t first = blocks.begin; first < blocks.end; first += at_once) {
+      const Range own{first, std::min(first + at_once, blocks.end)};
+      for (std::int64_t index = tiles.begin; index < tiles.end; ++index) {
+        work_tile(b, part, own, tiles_.tile(index));
+      }
+    }
+  }
+
+  void work_in_place(const ConvBuffers& b, std::int64_t part, const Range& blocks) const {
+    Sum* const own_sums = sums(b, part, blocks.begin);
+    in_place_->work(
+        {b, blocks.begin, blocks.size(), s_.makes_input ? packed_weights(b, blocks.begin) : nullptr,
+         packed_vectors() * width_, s_.makes_weight ? own_sums : nullptr,
+         s_.makes_bias ? own_sums + weight_vectors() * width_ : nullptr, sum_vectors() * width_},
+        parts_, part);
+  }
+
+  void work_tile(const ConvBuffers& b, std::int64_t part, const Range& blocks,
+                 const Tile& tile) const {
+    const Range groups = groups_of(blocks);
+    for (std::int64_t o = 0; o < outputs_; ++o) {
+      copy_.bring(of_each_group(b.output, o, outputs_), s_.out, tile.output, groups,
+                  scratch(b) + o * output_volume_, block_pitch_);
+    }
+    for (std::int64_t i = 0; s_.makes_weight && i < inputs_; ++i) {
+      copy_.bring(of_each_group(b.input, i, inputs_), s_.in, tile.input, groups,
+                  scratch(b) + outputs_ * output_volume_ + i * input_volume_, block_pitch_);
+    }
+    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+      const Sum* const own = scratch(b) + (block - blocks.begin) * block_pitch_;
+      Sum* const total = sums(b, part, block);
+      if (s_.makes_bias) sum_bias(own, tile, total + weight_vectors() * width_);
+      if (s_.makes_weight) sum_weights(own, tile, total);
+    }
+    if (s_.makes_input) write_input(b, blocks, tile);
+  }
+
+  // Channel `index` of every group, as if a group were a channel.
+  static Activation of_each_group(const Activation& tensor, std::int64_t index,
+                                  std::int64_t per_group) {
+    Activation own = tensor;
+    own.data += index * tensor.channel_stride_bytes;
+    own.channel_stride_bytes *= per_group;
+    return own;
+  }
+
+  void sum_bias(const Sum* own, const Tile& tile, Sum* total) const {
+    const Range& columns = tile.outputs[2];
+    for_rows(tile.images, tile.outputs, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+      const Sum* row = own + tile.output.place(image, d, h, columns.begin) * width_;
+      for (std::int64_t o = 0; o < outputs_; ++o, row += output_volume_) {
+        kernels_.sum({row, width_, columns.size(), total + o * width_});
+      }
+    });
+  }
+
+  void sum_weights(const Sum* own, const Tile& tile, Sum* total) const {
+    const Range& columns = tile.outputs[2];
+    const std::int64_t* const stride = s_.stride;
+    const std::int64_t* const padding = s_.padding;
+    const auto rows = static_cast<std::int64_t>(row_offsets_.size());
+    const Sum* const inputs = own + outputs_ * output_volume_;
+    for_rows(tile.images, tile.outputs, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+      const Sum* const output = own + tile.output.place(image, d, h, columns.begin) * width_;
+      const std::int64_t window =
+          tile.input.place(image, d * stride[0] - padding[0], h * stride[1] - padding[1],
+                           columns.begin * stride[2] - padding[2]);
+      for (std::int64_t pair = 0; pair < outputs_ * inputs_; ++pair) {
+        kernels_.correlate({output + pair / inputs_ * output_volume_,
+                            inputs + pair % inputs_ * input_volume_ + window * width_,
+                            row_offsets_.data(), rows, s_.kernel[2], s_.dilation[2] * width_,
+                            width_, stride[2] * width_, columns.size(),
+                            total + pair * s_.taps() * width_, s_.kernel[2], 1, 0, columns.size()});
+      }
+    });
+  }
+
+  void write_input(const ConvBuffers& b, const Range& blocks, const Tile& tile) const {
+    const Range groups = groups_of(blocks), &columns = tile.results.axes[2];
+    if (columns.size() <= 0) return;
+    for (std::int64_t i = 0; i < inputs_; ++i) {
+      const Activation result = of_each_group(b.input_product, i, inputs_);
+      for_rows(tile.images, tile.results.axes,
+               [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+                 for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+                   write_row(b, tile, block, blocks.begin, i, {image, d, h});
+                 }
+                 kernels_.from_lanes({result.at(image, groups.begin, d, h, columns.begin),
+                                      result.channel_stride_bytes, result.stride_bytes[2],
+                                      scratch(b) + row_at_, width_, block_pitch_, groups.size(),
+                                      columns.size()});
+               });
+    }
+  }
+
+  struct Row {
+    std::int64_t image, d, h;
+  };
+
+  void write_row(const ConvBuffers& b, const Tile& tile, std::int64_t block, std::int64_t first,
+                 std::int64_t channel, const Row& row) const {
+    Sum* const own = scratch(b) + (block - first) * block_pitch_;
+    const Sum* const output = own + tile.output.place(row.image, taps_.axis(0).output_of(row.d),
+                                                      taps_.axis(1).output_of(row.h), 0) *
+                                        width_;
+    const Sum* const weights = packed_weights(b, block) + channel * s_.taps() * width_;
+    const Range& columns = tile.results.axes[2];
+    if (!are_weights_finite(b, block)) {
+      return taps_.write_carefully(output, weights, row.d, row.h, columns, own + row_at_);
+    }
+    for (std::int64_t w = columns.begin; w < std::min(columns.begin + s_.stride[2], columns.end);
+         ++w) {
+      const GroupTaps::List list = taps_.of(row.d, row.h, w);
+      kernels_.gather({output + taps_.axis(2).output_of(w) * width_, weights, list.taps, list.count,
+                       width_, own + row_at_ + (w - columns.begin) * width_, s_.stride[2] * width_,
+                       ceil_divide(columns.end - w, s_.stride[2]), 1, 0});
+    }
+  }
+
+  void write_sums(const ConvBuffers& b, std::int64_t block) const {
+    const Range groups = groups_of(block);
+    Sum* const total = sums(b, 0, block);
+    add_parts(total, sum_vectors() * width_, parts_, blocks_ * sum_vectors() * width_);
+    const Weights& weight = b.weight_product;
+    for (std::int64_t i = 0; s_.makes_weight && i < outputs_ * inputs_; ++i) {
+      weights_.put(weight, {weight.at(groups.begin * outputs_ + i / inputs_, i % inputs_),
+                            weight.output_stride_bytes, outputs_ * weight.output_stride_bytes, 1,
+                            groups.size(), total + i * s_.taps() * width_, width_});
+    }
+    const std::int64_t stride = b.bias_sums.stride_bytes;
+    for (std::int64_t o = 0; s_.makes_bias && o < outputs_; ++o) {
+      copy_.put_line(b.bias_sums.data + (groups.begin * outputs_ + o) * stride, outputs_ * stride,
+                     groups.size(), total + (weight_vectors() + o) * width_);
+    }
+  }
+
+  const ConvShape s_;
+  const ConvKernels& kernels_;
+  const TileCopy<Sum> copy_;
+  const WeightCopy<Sum> weights_;
+  const std::int64_t width_;
+  const std::int64_t inputs_, outputs_;  // channels of one group
+  const std::int64_t blocks_;            // of as many groups as there are lanes
+  const ConvTiles tiles_;
+  std::int64_t parts_ = 1, blocks_of_task_ = 1, blocks_at_once_ = 1;
+  std::int64_t output_volume_ = 0, input_volume_ = 0;  // sums of one channel in scratch memory
+  std::int64_t row_at_ = 0, block_pitch_ = 0;
+  GroupTaps taps_;
+  std::vector<std::int64_t> row_offsets_;         // of kernel rows
+  std::unique_ptr<const InPlace<Sum>> in_place_;  // for tensors that allow it
+};
+
+}  // namespace
+
+std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvTask& task, Width width) {
+  const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, width);
+  const auto made = [](auto engine) -> std::unique_ptr<const ConvEngine> {
+    if (!engine->fits()) return nullptr;
+    return engine;
+  };
+  if (task.shape.is_double) return made(std::make_unique<LanesEngine<double>>(task, kernels));
+  return made(std::make_unique<LanesEngine<float>>(task, kernels));
+}
+
+}  // namespace backops

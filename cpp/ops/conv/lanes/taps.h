@@ -1,0 +1,109 @@
+// The taps that reach an input position, where each lane of a vector is a group, and outputs lie in
+// scratch memory with zeros around them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/conv/conv.h"
+#include "ops/conv/axes.h"
+#include "ops/conv/tiles.h"
+
+namespace backops {
+
+class GroupTaps {
+ public:
+  GroupTaps() = default;
+  // Outputs of a group lie `volume` apart, positions as in `box`, vectors are `width` wide.
+  GroupTaps(const ConvShape& s, const Box& box, std::int64_t outputs, std::int64_t volume,
+            std::int64_t width)
+      : width_(width) {
+    for (int axis = 0; axis < kMaxConvRank; ++axis) axes_.emplace_back(s, axis);
+    for (const ResidueClass& d : axes_[0].classes) {
+      for (const ResidueClass& h : axes_[1].classes) {
+        for (const ResidueClass& w : axes_[2].classes) {
+          firsts_.push_back(taps_.size());
+          for (std::int64_t o = 0; o < outputs; ++o) {
+            list(s, box, d, h, w, o * volume, o * s.group_inputs() * s.taps());
+          }
+        }
+      }
+    }
+    firsts_.push_back(taps_.size());
+  }
+
+  const ConvAxis& axis(int index) const { return axes_[static_cast<std::size_t>(index)]; }
+
+  // From the output of a position on.
+  struct List {
+    const GatherTap* taps;
+    std::int64_t count;
+  };
+  List of(std::int64_t d, std::int64_t h, std::int64_t w) const {
+    const std::size_t own = class_of(d, h, w);
+    return {taps_.data() + firsts_[own],
+            static_cast<std::int64_t>(firsts_[own + 1] - firsts_[own])};
+  }
+
+  // For weights that are not finite, which must not meet the zeros around outputs: position by
+  // position, tap by tap, where there is an output.
+  template <class Sum>
+  void write_carefully(const Sum* output, const Sum* weights, std::int64_t d, std::int64_t h,
+                       const Range& columns, Sum* to) const {
+    for (std::int64_t w = columns.begin; w < columns.end; ++w, to += width_) {
+      std::fill_n(to, width_, Sum{0});
+      const Sum* const from = output + axis(2).output_of(w) * width_;
+      const std::size_t own = class_of(d, h, w);
+      for (std::size_t t = firsts_[own]; t < firsts_[own + 1]; ++t) {
+        const Shifts& back = shifts_[t];
+        if (!axis(0).has_output(d, back.d) || !axis(1).has_output(h, back.h) ||
+            !axis(2).has_output(w, back.w)) {
+          continue;
+        }
+        const GatherTap& tap = taps_[t];
+        for (std::int64_t lane = 0; lane < width_; ++lane) {
+          to[lane] += weights[tap.weight + lane] * from[tap.source + lane];
+        }
+      }
+    }
+  }
+
+ private:
+  struct Shifts {
+    std::int64_t d, h, w;
+  };
+
+  std::size_t class_of(std::int64_t d, std::int64_t h, std::int64_t w) const {
+    std::size_t own = 0;
+    const std::int64_t at[] = {d, h, w};
+    for (int index = 0; index < kMaxConvRank; ++index) {
+      own = own * axis(index).classes.size() +
+            static_cast<std::size_t>(axis(index).class_of(at[index]));
+    }
+    return own;
+  }
+
+  void list(const ConvShape& s, const Box& box, const ResidueClass& d, const ResidueClass& h,
+            const ResidueClass& w, std::int64_t source, std::int64_t weight) {
+    for (std::size_t i = 0; i < d.taps.size(); ++i) {
+      for (std::size_t j = 0; j < h.taps.size(); ++j) {
+        for (std::size_t k = 0; k < w.taps.size(); ++k) {
+          const std::int64_t tap = (d.taps[i] * s.kernel[1] + h.taps[j]) * s.kernel[2] + w.taps[k];
+          const std::int64_t back =
+              d.shifts[i] * box.step[0] + h.shifts[j] * box.step[1] + w.shifts[k];
+          taps_.push_back({source - back * width_, (weight + tap) * width_});
+          shifts_.push_back({d.shifts[i], h.shifts[j], w.shifts[k]});
+        }
+      }
+    }
+  }
+
+  std::int64_t width_ = 0;
+  std::vector<ConvAxis> axes_;
+  std::vector<GatherTap> taps_;
+  std::vector<Shifts> shifts_;
+  std::vector<std::size_t> firsts_;  // of each class
+};
+
+}  // namespace backops

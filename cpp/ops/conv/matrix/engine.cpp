@@ -1,0 +1,307 @@
+// Products in bfloat16 and float16 by products of small matrices, which some CPUs have an
+// instruction for (kernels/matrix/matrix.h). All tensors are brought into one order of positions
+// (matrix/tiles.h), in which both products are plain matrix products:
+//
+//   weight (outputs, inputs) = output (outputs, positions) * input (positions, inputs)
+//   input (positions, inputs) = output (positions, outputs) * weight (outputs, inputs)
+#include "ops/conv/matrix/engine.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kernels/matrix/matrix.h"
+#include "kernels/pool/pool.h"
+#include "ops/conv/blocks/sizes.h"
+#include "ops/conv/copy.h"
+#include "ops/conv/matrix/layout.h"
+#include "ops/conv/matrix/memory.h"
+#include "ops/conv/matrix/multiplication.h"
+#include "ops/conv/matrix/packing.h"
+#include "ops/conv/matrix/tiles.h"
+#include "ops/conv/parts.h"
+
+namespace backops {
+namespace {
+
+constexpr std::int64_t kLanes = kTileRows;
+constexpr double kTileShare = 0.5;         // of a second-level cache
+constexpr double kMostSumBytes = 1e6;      // of weight sums that are made in parts
+constexpr double kMostPartBytes = 3e6;     // of weight sums, all parts together
+constexpr double kMostSharedBytes = 64e6;  // of all tiles, where they are kept for all tasks
+constexpr double kMostPlaces = 8;          // for each output
+constexpr std::int64_t kMostTaps = 128;
+constexpr std::int64_t kMostStride = 8;
+constexpr std::int64_t kMostReach = std::int64_t{1} << 24;  // along an axis
+
+int pieces_of(DType dtype) { return dtype == DType::bfloat16 ? 1 : 2; }
+
+// Whether such numbers and their products are normal, and far enough from those that are not.
+bool are_normal(const Magnitudes& a, const Magnitudes& b) {
+  constexpr std::uint32_t kInfinity = 0x7f800000;
+  constexpr int kLeastExponent = -100;
+  const auto exponent = [](const Magnitudes& found) {
+    return found.least == UINT32_MAX ? 127 : static_cast<int>((found.least + 1) >> 23) - 127;
+  };
+  return a.most < kInfinity && b.most < kInfinity && exponent(a) >= kLeastExponent &&
+         exponent(b) >= kLeastExponent && exponent(a) + exponent(b) >= kLeastExponent;
+}
+
+class MatrixEngine : public ConvEngine {
+ public:
+  MatrixEngine(const ConvTask& task, const ConvKernels& kernels)
+      : s_(task.shape),
+        matrix_(*matrix_kernels(task.cpu.isa())),
+        copy_(kernels, task.rounding, pool_kernels(kernels.isa, task.dtype)),
+        n_(s_, kLanes, false),
+        wanted_(task.cuts.parts()),
+        is_shared_(weight_bytes() > kMostSumBytes),
+        place_bytes_(MatrixLayout::place_bytes(s_, n_, pieces_of(task.dtype))),
+        tiles_(choose_tiles(task.cpu)),
+        m_(s_, n_, tiles_, pieces_of(task.dtype)),
+        at_(s_, n_, tiles_, m_, is_shared_),
+        packing_(s_, n_, tiles_, m_, at_, matrix_, copy_),
+        products_(s_, n_, tiles_, m_, at_, matrix_, copy_) {
+    if (tiles_.fit()) schedule();
+  }
+
+  bool fits() const {
+    if (!tiles_.fit()) return false;
+    const double bytes =
+        static_cast<double>(tiles_.count()) * static_cast<double>(at_.tile_bytes());
+    return places_of(tiles_) <= most_places() && (!is_shared_ || bytes <= kMostSharedBytes);
+  }
+
+  void set_careful(std::unique_ptr<const ConvEngine> careful) {
+    careful_ = std::move(careful);
+    at_.set_careful_bytes(careful_->engine_bytes());
+  }
+
+  std::string name() const override {
+    return std::string("matrix:") + name_of(matrix_.isa) + (is_shared_ ? ":by_outputs" : "");
+  }
+
+  std::size_t engine_bytes() const override { return at_.engine_bytes(); }
+  std::size_t worker_bytes() const override {
+    return std::max(at_.worker_bytes(), careful_->worker_bytes());
+  }
+
+  // Pack the weights, and bring the tiles if tasks share them; the products; add the parts. Then,
+  // if there were numbers that are not normal, everything again with care.
+  int phases() const override { return kOwnPhases + careful_->phases(); }
+
+  std::int64_t tasks(int phase) const override {
+    if (phase == 0)
+      return at_.pack_tasks() + (is_shared_ ? at_.output_tasks() + at_.input_tasks() : 0);
+    if (phase == 1) return static_cast<std::int64_t>(tasks_.size());
+    if (phase == 2) return at_.has_parts() || s_.makes_bias ? n_.outputs.all_pairs() : 0;
+    return careful_->tasks(phase - kOwnPhases);
+  }
+
+  bool is_done(int phase, const ConvBuffers& b) const override {
+    return phase >= kOwnPhases && are_all_normal(b);
+  }
+
+  void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
+    if (phase >= kOwnPhases) return careful_->work(phase - kOwnPhases, task, b);
+    if (phase == 0) {
+      prepare(b, task);
+    } else if (phase == 1) {
+      matrix_.begin();
+      work_task(b, tasks_[static_cast<std::size_t>(task)]);
+      matrix_.end();
+    } else {
+      if (at_.has_parts()) products_.write_weights(b, task, at_.sums(b, 0), at_.parts());
+      if (s_.makes_bias) write_bias(b, task);
+    }
+  }
+
+ private:
+  static constexpr int kOwnPhases = 3;
+
+  // All of some tiles; or the weights of a pair of output blocks; or a pair of input blocks of some
+  // tiles.
+  enum class Kind : std::uint8_t { tiles, outputs, inputs };
+  struct Task {
+    Kind kind;
+    Range tiles;
+    std::int64_t number;  // of the part or the pair
+  };
+
+  // Tiles for all tasks, if the places around them are not too many.
+  MatrixTiles choose_tiles(const Cpu& cpu) const {
+    const double bytes = kTileShare * static_cast<double>(cpu.level2_bytes);
+    const auto tiles_of = [&](std::int64_t least) {
+      return MatrixTiles(s_, bytes / place_bytes_, least);
+    };
+    MatrixTiles tiles = tiles_of(is_shared_ ? wanted_ : tasks_wanted());
+    return places_of(tiles) <= most_places() ? tiles : tiles_of(1);
+  }
+  // As products take them: 32 at a time.
+  static double places_of(const MatrixTiles& tiles) {
+    const std::int64_t places = ceil_divide(tiles.places(), kTileDepth) * kTileDepth;
+    return static_cast<double>(tiles.count()) * static_cast<double>(places);
+  }
+  double most_places() const {
+    return kMostPlaces * static_cast<double>(s_.batch * s_.out_positions());
+  }
+  std::int64_t tasks_wanted() const { return tasks_per_thread(s_, wanted_) * wanted_; }
+
+  double weight_bytes() const {
+    return static_cast<double>(n_.weight_sums()) * static_cast<double>(sizeof(float));
+  }
+  // Weight sums that are few are made tile by tile, in parts. Else all tiles are kept
+  // until the sums of some outputs are complete.
+  void schedule() {
+    const std::int64_t tiles = tiles_.count();
+    std::int64_t parts = 1;
+    if (!is_shared_) {
+      parts = tasks_wanted();
+      if (s_.makes_weight) {
+        parts = std::min(
+            parts, std::max(wanted_, static_cast<std::int64_t>(kMostPartBytes / weight_bytes())));
+      }
+      parts = std::min(parts, tiles);
+      for (std::int64_t part = 0; part < parts; ++part) {
+        tasks_.push_back({Kind::tiles, share_of(tiles, parts, part), part});
+      }
+      return at_.set_parts(parts);
+    }
+    at_.set_parts(tiles);  // of the bias sums
+    for (std::int64_t pair = 0; s_.makes_weight && pair < n_.outputs.all_pairs(); ++pair) {
+      tasks_.push_back({Kind::outputs, {0, tiles}, pair});
+    }
+    const std::int64_t ranges =
+        std::min(ceil_divide(kTasksPerThread * wanted_, n_.inputs.all_pairs()), tiles);
+    for (std::int64_t pair = 0; s_.makes_input && pair < n_.inputs.all_pairs(); ++pair) {
+      for (std::int64_t range = 0; range < ranges; ++range) {
+        tasks_.push_back({Kind::inputs, share_of(tiles, ranges, range), pair});
+      }
+    }
+  }
+
+  bool are_all_normal(const ConvBuffers& b) const {
+    const Magnitudes* from = at_.magnitudes(b);
+    const auto next = [&](std::int64_t count) {
+      Magnitudes all;
+      for (std::int64_t i = 0; i < count; ++i) all = joined(all, *from++);
+      return all;
+    };
+    const Magnitudes output = next(at_.output_magnitudes()), input = next(at_.input_magnitudes());
+    const Magnitudes weight = next(at_.pack_tasks());
+    return (!s_.makes_weight || are_normal(output, input)) &&
+           (!s_.makes_input || are_normal(output, weight));
+  }
+
+  void prepare(const ConvBuffers& b, std::int64_t task) const {
+    if (task < at_.pack_tasks()) {
+      at_.magnitudes(b)[at_.output_magnitudes() + at_.input_magnitudes() + task] =
+          packing_.pack_weights(b, task / n_.outputs.pairs(), task % n_.outputs.pairs());
+    } else if (task -= at_.pack_tasks(); task < at_.output_tasks()) {
+      const std::int64_t index = task / n_.outputs.all_pairs();
+      at_.magnitudes(b)[task] =
+          packing_.bring_output(b, index, task % n_.outputs.all_pairs(), index, true);
+    } else {
+      task -= at_.output_tasks();
+      at_.magnitudes(b)[at_.output_magnitudes() + task] =
+          packing_.bring_input(b, task / n_.inputs.all_pairs(), task % n_.inputs.all_pairs());
+    }
+  }
+
+  void work_task(const ConvBuffers& b, const Task& task) const {
+    if (task.kind == Kind::outputs) {
+      float* const all_sums = at_.own_sums(b) - n_.sums_of_pair(task.number);
+      products_.add_weights(b, task.tiles, task.number, all_sums, false);
+      products_.write_weights(b, task.number, all_sums, 1);
+    } else if (task.kind == Kind::inputs) {
+      for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
+        products_.write_inputs(b, index, task.number);
+      }
+    } else {
+      work_tiles(b, task);
+    }
+  }
+
+  void work_tiles(const ConvBuffers& b, const Task& task) const {
+    Magnitudes output, input;
+    const std::int64_t part = task.number;
+    for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
+      const bool is_first = index == task.tiles.begin;
+      for (std::int64_t pair = 0; pair < n_.outputs.all_pairs(); ++pair) {
+        output = joined(output, packing_.bring_output(b, index, pair, part, is_first));
+      }
+      for (std::int64_t pair = 0; s_.makes_weight && pair < n_.inputs.all_pairs(); ++pair) {
+        input = joined(input, packing_.bring_input(b, index, pair));
+      }
+      for (std::int64_t pair = 0; s_.makes_weight && pair < n_.outputs.all_pairs(); ++pair) {
+        products_.add_weights(b, {index, index + 1}, pair, at_.sums(b, part), !is_first);
+      }
+      for (std::int64_t pair = 0; s_.makes_input && pair < n_.inputs.all_pairs(); ++pair) {
+        products_.write_inputs(b, index, pair);
+      }
+    }
+    at_.magnitudes(b)[part] = output;
+    at_.magnitudes(b)[at_.output_magnitudes() + part] = input;
+  }
+
+  void write_bias(const ConvBuffers& b, std::int64_t pair) const {
+    const Range blocks = n_.outputs.blocks_of({pair, pair + 1});
+    const Range channels = n_.outputs.channels_of_pair(pair);
+    float* const sums = at_.bias_sums(b, 0) + blocks.begin * kLanes;
+    add_parts(sums, blocks.size() * kLanes, at_.parts(), at_.part_sums());
+    copy_.put_line(b.bias_sums.data + channels.begin * b.bias_sums.stride_bytes,
+                   b.bias_sums.stride_bytes, channels.size(), sums);
+  }
+
+  const ConvShape s_;
+  const MatrixKernels& matrix_;
+  const TileCopy<float> copy_;
+  const BlockSizes n_;
+  const std::int64_t wanted_;
+  const bool is_shared_;
+  const double place_bytes_;
+  const MatrixTiles tiles_;
+  const MatrixLayout m_;
+  MatrixMemory at_;
+  const MatrixPacking packing_;
+  const MatrixMultiplication products_;
+  std::unique_ptr<const ConvEngine> careful_;
+  std::vector<Task> tasks_;
+};
+
+}  // namespace
+
+std::string matrix_refusal(const ConvTask& task) {
+  const ConvShape& s = task.shape;
+  if (!has_matrices(task.cpu)) return "problems on a CPU without such products";
+  if (task.dtype != DType::bfloat16 && task.dtype != DType::float16) {
+    return std::string(name_of(task.dtype)) + ", which has too many digits";
+  }
+  // float16 needs four products for one: packing then takes most of the time.
+  if (task.dtype == DType::float16 && s.taps() == 1) return "float16 under a kernel of one element";
+  if (!s.makes_input && !s.makes_weight) return "bias sums only";
+  if (s.groups > 1 && (s.group_inputs() % kLanes != 0 || s.group_outputs() % kLanes != 0)) {
+    return "groups that fill no tiles";
+  }
+  for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    if (s.stride[axis] > kMostStride) return "strides above 8";
+    if (std::max({s.padding[axis], s.in[axis], s.dilation[axis]}) > kMostReach) {
+      return "sizes above 2^24";
+    }
+    if (s.kernel[axis] > kMostTaps) return "kernels of more than 128 elements";
+  }
+  if (s.taps() > kMostTaps) return "kernels of more than 128 elements";
+  if (conv_kernels(task.cpu.isa(), task.dtype).lanes != kLanes) return "vectors of another width";
+  return "";
+}
+
+std::unique_ptr<const ConvEngine> make_matrix_engine(const ConvTask& task,
+                                                     std::unique_ptr<const ConvEngine> careful) {
+  if (!careful || matrix_kernels(task.cpu.isa()) == nullptr) return nullptr;
+  auto engine = std::make_unique<MatrixEngine>(task, conv_kernels(task.cpu.isa(), task.dtype));
+  if (!engine->fits()) return nullptr;
+  engine->set_careful(std::move(careful));
+  return engine;
+}
+
+}  // namespace backops

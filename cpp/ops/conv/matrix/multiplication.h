@@ -1,0 +1,198 @@
+// The products of packed tiles.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/matrix/matrix.h"
+#include "ops/conv/copy.h"
+#include "ops/conv/engine.h"
+#include "ops/conv/matrix/layout.h"
+#include "ops/conv/matrix/memory.h"
+#include "ops/conv/parts.h"
+
+namespace backops {
+
+class MatrixMultiplication {
+ public:
+  MatrixMultiplication(const ConvShape& shape, const BlockSizes& sizes, const MatrixTiles& tiles,
+                       const MatrixLayout& layout, const MatrixMemory& memory,
+                       const MatrixKernels& kernels, const TileCopy<float>& copy)
+      : s_(shape),
+        n_(sizes),
+        tiles_(tiles),
+        m_(layout),
+        at_(memory),
+        matrix_(kernels),
+        copy_(copy),
+        weights_(shape, copy) {
+    if (tiles.fit()) list_runs();
+  }
+
+  // Sums of a pair of output blocks: (pairs of input blocks, taps, outputs, inputs).
+  void add_weights(const ConvBuffers& b, const Range& tiles, std::int64_t pair, float* all_sums,
+                   bool adds) const {
+    const std::int64_t group = pair / n_.outputs.pairs();
+    const std::int64_t tile_numbers =
+        static_cast<std::int64_t>(at_.tile_bytes() / sizeof(BFloat16Bits));
+    const std::int64_t runs_at_once =
+        std::clamp<std::int64_t>(kStepsAtOnce / m_.steps, 1, kStepsAtOnce);
+    const std::int64_t steps_at_once = ceil_divide(m_.steps, ceil_divide(m_.steps, kStepsAtOnce));
+    MatrixRun runs[kStepsAtOnce];
+    std::int64_t starts[kStepsAtOnce];
+    MatrixProducts p{};
+    p.runs = runs;
+    p.pieces = m_.pieces;
+    p.left_tile = m_.rows_block();
+    p.left_pitch = m_.rows_piece();
+    p.right_tile = m_.input_block();
+    p.right_pitch = m_.input_piece();
+    p.sum_tile = kLanes;
+    p.row_tiles = n_.outputs.blocks_of_pair(pair);
+    float* sums_of_inputs = all_sums + n_.sums_of_pair(pair);
+    for (std::int64_t i = 0; i < n_.inputs.pairs(); ++i) {
+      const std::int64_t inputs = group * n_.inputs.pairs() + i;
+      p.column_tiles = n_.inputs.blocks_of_pair(inputs);
+      p.sum_step = p.column_tiles * kLanes;
+      const std::int64_t tap_sums = p.row_tiles * kLanes * p.sum_step;
+      for (std::int64_t first = tiles.begin; first < tiles.end; first += runs_at_once) {
+        char* const base = at_.tile_memory(b, first);
+        p.run_count = std::min(runs_at_once, tiles.end - first);
+        for (std::int64_t run = 0; run < p.run_count; ++run) {
+          starts[run] = tiles_.tile(first + run).span(&MatrixAxis::Section::outputs).begin;
+        }
+        for (std::int64_t step = 0; step < m_.steps; step += steps_at_once) {
+          p.steps = std::min(steps_at_once, m_.steps - step);
+          p.left = at_.rows_of(base) + pair * kPair * m_.rows_block() + step * kTileSize;
+          p.right = at_.input_of(base) + n_.inputs.first_block(inputs) * m_.input_block() +
+                    step * kTileSize;
+          p.adds = adds || first > tiles.begin || step > 0;
+          for (std::int64_t tap = 0; tap < n_.taps; ++tap) {
+            const MatrixLayout::Tap& own = m_.taps[static_cast<std::size_t>(tap)];
+            for (std::int64_t run = 0; run < p.run_count; ++run) {
+              const std::int64_t at = run * tile_numbers;
+              runs[run] = {at, at + m_.input_at(own.plane, starts[run] + own.shift)};
+            }
+            p.sums = sums_of_inputs + tap * tap_sums;
+            matrix_.multiply(p);
+          }
+        }
+      }
+      sums_of_inputs += n_.taps * tap_sums;
+    }
+  }
+
+  // Adds up the parts, and writes them.
+  void write_weights(const ConvBuffers& b, std::int64_t pair, float* all_sums,
+                     std::int64_t parts) const {
+    const std::int64_t group = n_.outputs.group_of_pair(pair);
+    const std::int64_t outputs = n_.outputs.blocks_of_pair(pair) * kLanes;
+    const Range own = n_.outputs.channels_of_pair(pair);
+    float* from = all_sums + n_.sums_of_pair(pair);
+    add_parts(from, outputs * n_.inputs.padded() * n_.taps, parts, at_.part_sums());
+    const Weights& weight = b.weight_product;
+    for (std::int64_t i = 0; i < n_.inputs.pairs(); ++i) {
+      const std::int64_t width = n_.inputs.blocks_of_pair(i) * kLanes;
+      const Range inputs = n_.inputs.channels_of_pair(group * n_.inputs.pairs() + i);
+      const std::int64_t first = inputs.begin - group * n_.inputs.channels;
+      for (std::int64_t o = own.begin; o < own.end; ++o) {
+        weights_.put(weight,
+                     {weight.at(o, first), weight.output_stride_bytes, weight.input_stride_bytes, 1,
+                      inputs.size(), from + (o - own.begin) * width, outputs * width});
+      }
+      from += n_.taps * outputs * width;
+    }
+  }
+
+  // A pair of input blocks of a tile.
+  void write_inputs(const ConvBuffers& b, std::int64_t index, std::int64_t pair) const {
+    const MatrixTile tile = tiles_.tile(index);
+    if (!tile.has_results()) return;
+    const Range own = tile.span(&MatrixAxis::Section::results);
+    const std::int64_t group = pair / n_.inputs.pairs();
+    const std::int64_t* const s = s_.stride;
+    MatrixProducts p{};
+    p.steps = 1;
+    p.pieces = m_.pieces;
+    p.left_tile = kTileSize;
+    p.left_pitch = m_.output_piece();
+    p.right = at_.packed_weights(b, pair);
+    p.right_tile = kTileSize;
+    p.right_pitch = m_.weight_piece();
+    p.sum_step = s[2] * kLanes;
+    p.sum_tile = at_.result_pitch();
+    p.column_tiles = n_.inputs.blocks_of_pair(pair);
+    const BFloat16Bits* const output =
+        at_.outputs_of(at_.tile_memory(b, index)) + group * n_.outputs.pairs() * m_.output_pair();
+    for (std::int64_t row = 0; row < s[0] * s[1]; ++row) {
+      for (std::int64_t column = 0; column < s[2]; ++column) {
+        const auto& runs = input_runs_[static_cast<std::size_t>(row * s[2] + column)];
+        p.runs = runs.data();
+        p.run_count = static_cast<std::int64_t>(runs.size());
+        for (std::int64_t place = own.begin; place < own.end; place += kPair * kTileRows) {
+          p.row_tiles = own.end - place > kTileRows ? 2 : 1;
+          p.left = output + place * kTileDepth;
+          p.sums = at_.results(b) + ((place - own.begin) * s[2] + column) * kLanes;
+          matrix_.multiply(p);
+        }
+      }
+      put_rows(b, tile, pair, row / s[1], row % s[1]);
+    }
+  }
+
+ private:
+  static constexpr int kPair = BlockSizes::kPair;
+  static constexpr std::int64_t kLanes = kTileRows;
+  // Steps of products between loading and storing sums.
+  static constexpr std::int64_t kStepsAtOnce = 8;
+
+  // Of the input product, by the remainders of its positions.
+  void list_runs() {
+    const std::int64_t* const s = s_.stride;
+    input_runs_.resize(static_cast<std::size_t>(s[0] * s[1] * s[2]));
+    for (std::int64_t pair = 0; pair < n_.outputs.pairs(); ++pair) {
+      m_.for_taps([&](std::int64_t tap, const auto& d, const auto& h, const auto& w) {
+        const auto at =
+            static_cast<std::size_t>((d.remainder * s[1] + h.remainder) * s[2] + w.remainder);
+        input_runs_[at].push_back({pair * m_.output_pair() - tiles_.shift(d, h, w) * kTileDepth,
+                                   (pair * n_.taps + tap) * m_.weight_tap()});
+      });
+    }
+  }
+
+  // Those rows that have these remainders.
+  void put_rows(const ConvBuffers& b, const MatrixTile& tile, std::int64_t pair, std::int64_t d,
+                std::int64_t h) const {
+    const std::int64_t start = tile.span(&MatrixAxis::Section::results).begin;
+    const std::int64_t* const s = s_.stride;
+    const Range columns = tile.axes[2].results;
+    const std::int64_t column = columns.begin * s[2];
+    const std::int64_t count = std::min(columns.end * s[2], s_.in[2]) - column;
+    const Range channels = n_.inputs.channels_of_pair(pair);
+    Range rows[kMaxConvRank] = {tile.axes[0].results, tile.axes[1].results, columns};
+    rows[0].end = std::min(rows[0].end, tiles_.axis(0).plane_size(d));
+    rows[1].end = std::min(rows[1].end, tiles_.axis(1).plane_size(h));
+    for_rows(tile.images, rows, [&](std::int64_t image, std::int64_t i, std::int64_t j) {
+      const std::int64_t place = tile.place(image, i, j, columns.begin) - start;
+      char* const to =
+          b.input_product.at(image, channels.begin, i * s[0] + d, j * s[1] + h, column);
+      copy_.kernels().from_lanes({to, b.input_product.channel_stride_bytes,
+                                  b.input_product.stride_bytes[2],
+                                  at_.results(b) + place * s[2] * kLanes, kLanes,
+                                  at_.result_pitch(), channels.size(), count});
+    });
+  }
+
+  const ConvShape& s_;
+  const BlockSizes& n_;
+  const MatrixTiles& tiles_;
+  const MatrixLayout& m_;
+  const MatrixMemory& at_;
+  const MatrixKernels& matrix_;
+  const TileCopy<float>& copy_;
+  const WeightCopy<float> weights_;
+  std::vector<std::vector<MatrixRun>> input_runs_;
+};
+
+}  // namespace backops

@@ -1,0 +1,170 @@
+// What is a legal convolution problem, the shape of its output, and which tensors fit it.
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "ops/checks.h"
+#include "ops/conv/plan.h"
+
+namespace backops {
+namespace {
+
+void check_axes(const ConvProblem& p) {
+  if (p.ndim != p.rank + 1 && p.ndim != p.rank + 2) {
+    throw Error(ErrorKind::shape, "{input}", shape_text(p.input_shape, std::min(p.ndim, kMaxDims)),
+                "expected " + std::to_string(p.rank + 1) + " or " + std::to_string(p.rank + 2) +
+                    " axes for {weight} " + shape_text(p.weight_shape, p.rank + 2));
+  }
+}
+
+void check_channels(const ConvProblem& p) {
+  if (p.groups < 1) {
+    throw Error(ErrorKind::param, "{groups}", std::to_string(p.groups), "expected at least 1");
+  }
+  const std::int64_t channels = p.input_shape[p.ndim - p.rank - 1];
+  if (channels % p.groups != 0) {
+    throw Error(ErrorKind::shape, "{input}", shape_text(p.input_shape, p.ndim),
+                "but its " + std::to_string(channels) +
+                    " channels do not divide into {groups} = " + std::to_string(p.groups));
+  }
+  const std::string weight = shape_text(p.weight_shape, p.rank + 2);
+  if (p.weight_shape[0] % p.groups != 0) {
+    throw Error(ErrorKind::shape, "{weight}", weight,
+                "but its " + std::to_string(p.weight_shape[0]) +
+                    " output channels do not divide into {groups} = " + std::to_string(p.groups));
+  }
+  if (p.weight_shape[1] != channels / p.groups) {
+    throw Error(ErrorKind::shape, "{weight}", weight,
+                "but {input} " + shape_text(p.input_shape, p.ndim) +
+                    " with {groups} = " + std::to_string(p.groups) + " has " +
+                    std::to_string(channels / p.groups) + " channels per group");
+  }
+}
+
+std::int64_t output_size(const ConvProblem& p, int axis) {
+  check_range("{stride}", axis, p.stride[axis], 1);
+  check_range("{padding}", axis, p.padding_before[axis], 0);
+  check_range("{padding}", axis, p.padding_after[axis], 0);
+  check_range("{dilation}", axis, p.dilation[axis], 1);
+  const std::int64_t in = p.input_shape[p.ndim - p.rank + axis];
+  const std::int64_t kernel = p.weight_shape[2 + axis];
+  const std::int64_t padded = in + p.padding_before[axis] + p.padding_after[axis];
+  // Compared without the product, which need not fit 64 bits.
+  if (kernel > 1 && p.dilation[axis] > (padded - 1) / (kernel - 1)) {
+    throw Error(ErrorKind::shape, "{weight}", shape_text(p.weight_shape, p.rank + 2),
+                "but " + std::to_string(kernel) + " elements at {dilation}[" +
+                    std::to_string(axis) + "] = " + std::to_string(p.dilation[axis]) +
+                    " reach over more than the padded {input} size " + std::to_string(padded));
+  }
+  return (padded - 1 - (kernel - 1) * p.dilation[axis]) / p.stride[axis] + 1;
+}
+
+void check_shape(const char* name, const TensorView& got, const std::int64_t* expected, int ndim,
+                 const std::string& because) {
+  if (got.ndim == ndim && std::equal(expected, expected + ndim, got.shape)) return;
+  throw Error(ErrorKind::shape, name, shape_text(got.shape, got.ndim),
+              because + shape_text(expected, ndim));
+}
+
+std::string padding_text(const ConvProblem& p) {
+  const std::string before = shape_text(p.padding_before, p.rank);
+  const std::string after = shape_text(p.padding_after, p.rank);
+  return before == after ? before : before + " before and " + after + " after";
+}
+
+void check_grad_output(const ConvProblem& p, const std::int64_t* output_shape,
+                       const TensorView& grad_output) {
+  check_dtype("{grad_output}", grad_output.dtype, p.dtype, " as planned");
+  check_shape("{grad_output}", grad_output, output_shape, p.ndim,
+              "but {input} " + shape_text(p.input_shape, p.ndim) + " and {weight} " +
+                  shape_text(p.weight_shape, p.rank + 2) + " with {stride} " +
+                  shape_text(p.stride, p.rank) + ", {padding} " + padding_text(p) +
+                  ", {dilation} " + shape_text(p.dilation, p.rank) + " make ");
+}
+
+}  // namespace
+
+int conv_rank(const std::int64_t* weight_shape, int ndim) {
+  if (ndim < 3 || ndim > 2 + kMaxConvRank) {
+    throw Error(ErrorKind::shape, "{weight}", shape_text(weight_shape, ndim),
+                "expected 3 to 5 axes");
+  }
+  return ndim - 2;
+}
+
+void check_conv_problem(const ConvProblem& p, std::int64_t output_shape[kMaxDims]) {
+  check_axes(p);
+  const bool batched = p.ndim == p.rank + 2;
+  check_sizes("{input}", p.input_shape, p.ndim, batched);
+  check_sizes("{weight}", p.weight_shape, p.rank + 2, false);
+  check_channels(p);
+  if (batched) output_shape[0] = p.input_shape[0];
+  output_shape[p.ndim - p.rank - 1] = p.weight_shape[0];
+  for (int axis = 0; axis < p.rank; ++axis) {
+    output_shape[p.ndim - p.rank + axis] = output_size(p, axis);
+  }
+  // Sums take eight bytes at most, whatever the elements take.
+  check_bytes("{input}", p.input_shape, p.ndim, DType::float64);
+  check_bytes("{weight}", p.weight_shape, p.rank + 2, DType::float64);
+  check_bytes("{grad_output}", output_shape, p.ndim, DType::float64);
+}
+
+void check_conv_inputs(const ConvProblem& p, const ConvTensors& t) {
+  std::int64_t output_shape[kMaxDims];
+  check_conv_problem(p, output_shape);
+  check_grad_output(p, output_shape, *t.grad_output);
+  if (t.input != nullptr) {
+    check_dtype("{input}", t.input->dtype, p.dtype, " like {grad_output}");
+    check_shape("{input}", *t.input, p.input_shape, p.ndim, "expected ");
+  }
+  if (t.weight != nullptr) {
+    check_dtype("{weight}", t.weight->dtype, p.dtype, " like {grad_output}");
+    check_shape("{weight}", *t.weight, p.weight_shape, p.rank + 2, "expected ");
+  }
+}
+
+void ConvPlan::check_inputs(const ConvTensors& tensors) const {
+  check_conv_inputs(problem(), tensors);
+}
+
+void ConvPlan::check_results(const ConvTensors& t) const {
+  const ConvProblem& p = problem();
+  const struct {
+    const char* name;
+    const TensorView* view;
+    const std::int64_t* shape;
+    int ndim;
+    const char* because;
+  } results[] = {
+      {"{grad_input}", t.grad_input, p.input_shape, p.ndim, "expected that of {input}, "},
+      {"{grad_weight}", t.grad_weight, p.weight_shape, p.rank + 2, "expected that of {weight}, "},
+      {"{grad_bias}", t.grad_bias, p.weight_shape, 1, "expected one element per output channel, "}};
+  const std::pair<const char*, const TensorView*> inputs[] = {
+      {"{grad_output}", t.grad_output}, {"{input}", t.input}, {"{weight}", t.weight}};
+  for (const auto& result : results) {
+    if (result.view == nullptr) continue;
+    check_dtype(result.name, result.view->dtype, p.dtype, " like {grad_output}");
+    check_shape(result.name, *result.view, result.shape, result.ndim, result.because);
+    check_no_overlap_within(result.name, *result.view);
+    for (const auto& [name, view] : inputs) {
+      if (view != nullptr) check_apart(result.name, *result.view, name, *view);
+    }
+    for (const auto& other : results) {
+      if (&other == &result) break;
+      if (other.view != nullptr) check_apart(result.name, *result.view, other.name, *other.view);
+    }
+  }
+}
+
+void ConvPlan::check_workspace(const void* workspace, std::size_t bytes,
+                               const ConvTensors& t) const {
+  const std::pair<const char*, const TensorView*> views[] = {
+      {"{grad_output}", t.grad_output}, {"{input}", t.input},
+      {"{weight}", t.weight},           {"{grad_input}", t.grad_input},
+      {"{grad_weight}", t.grad_weight}, {"{grad_bias}", t.grad_bias}};
+  for (const auto& [name, view] : views) {
+    if (view != nullptr) check_workspace_apart(workspace, bytes, name, *view);
+  }
+}
+
+}  // namespace backops

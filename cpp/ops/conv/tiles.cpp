@@ -1,0 +1,131 @@
+#include "ops/conv/tiles.h"
+
+#include <algorithm>
+
+namespace backops {
+
+ConvTiles::ConvTiles(const ConvShape& shape, const TileNeeds& needs, double most_sums,
+                     std::int64_t least_tiles)
+    : needs_(needs), batch_(shape.batch) {
+  for (int index = 0; index < kMaxConvRank; ++index) {
+    axes_.emplace_back(shape, index);
+    outputs_[index] = shape.out[index];
+    measure(index);
+  }
+  cut(most_sums, least_tiles);
+}
+
+double ConvTiles::BoxSize::sums(std::int64_t per_position) const {
+  return static_cast<double>(axes[0]) * static_cast<double>(axes[1]) *
+         static_cast<double>(axes[2]) * static_cast<double>(per_position);
+}
+
+// Images that do not fit are cut along their first axis, then along the next; of small ones several
+// are taken together.
+void ConvTiles::cut(double most, std::int64_t least_tiles) {
+  const auto sums = [&] {
+    return output_.sums(needs_.output) + input_.sums(needs_.input) + result_.sums(needs_.result);
+  };
+  // Few tiles that the tasks cannot share evenly would leave some of them waiting.
+  const auto are_uneven = [&] {
+    return count() < least_tiles || (count() < 4 * least_tiles && count() % least_tiles != 0);
+  };
+  for (int index = 0; index < kMaxConvRank; ++index) {
+    while ((sums() > most || are_uneven()) && outputs_[index] > 1) {
+      // Halves of a piece need more than half of its memory, so this is never too many.
+      const double wanted = static_cast<double>(pieces(index)) * sums() / most;
+      const std::int64_t more = std::max(
+          pieces(index) + 1,
+          static_cast<std::int64_t>(std::min(wanted, static_cast<double>(axis(index).out))));
+      outputs_[index] = std::min(ceil_divide(axis(index).out, more), outputs_[index] - 1);
+      measure(index);
+    }
+  }
+  fit_ = sums() <= most;
+  if (pieces(0) * pieces(1) * pieces(2) > 1) return;
+  // As many as fit, in tiles of the same size.
+  const auto fitting = std::max<std::int64_t>(1, static_cast<std::int64_t>(most / sums()));
+  const std::int64_t share = std::max<std::int64_t>(1, batch_ / least_tiles);
+  const std::int64_t tiles = ceil_divide(share, fitting);
+  images_ = ceil_divide(share, tiles);
+}
+
+std::int64_t ConvTiles::count() const {
+  return ceil_divide(batch_, images_) * pieces(0) * pieces(1) * pieces(2);
+}
+
+ConvTiles::AxisRanges ConvTiles::ranges(int index, std::int64_t piece) const {
+  const ConvAxis& a = axis(index);
+  AxisRanges r{};
+  r.outputs = {piece * outputs_[index], std::min((piece + 1) * outputs_[index], a.out)};
+  const bool is_first = piece == 0, is_last = r.outputs.end == a.out;
+  const auto inside = [&](std::int64_t i) { return std::clamp<std::int64_t>(i, 0, a.in); };
+  const std::int64_t window = r.outputs.begin * a.stride - a.padding;
+  const std::int64_t next_window = r.outputs.end * a.stride - a.padding;
+  r.input = {window, next_window - a.stride + a.reach + 1};
+  if (!needs_.pads_input) r.input = {inside(r.input.begin), inside(r.input.end)};
+  if (!needs_.makes_input) {
+    r.output = r.outputs;
+    return r;
+  }
+  r.results = {is_first ? 0 : inside(window), is_last ? a.in : inside(next_window)};
+  r.output.begin = is_first ? std::min<std::int64_t>(0, a.output_of(0) - a.most_shift)
+                            : r.outputs.begin - a.most_shift;
+  r.output.end = is_last ? std::max(a.out, a.output_of(a.in - 1) + 1) : r.outputs.end;
+  return r;
+}
+
+// Pieces between the first and the last are alike, or smaller.
+void ConvTiles::measure(int index) {
+  const AxisRanges first = ranges(index, 0), last = ranges(index, pieces(index) - 1);
+  std::int64_t& output = output_.axes[index];
+  std::int64_t& input = input_.axes[index];
+  std::int64_t& result = result_.axes[index];
+  output = std::max(first.output.size(), last.output.size());
+  input = std::max<std::int64_t>({1, first.input.size(), last.input.size()});
+  result = std::max<std::int64_t>({1, first.results.size(), last.results.size()});
+  if (pieces(index) <= 2) return;
+  const ConvAxis& a = axis(index);
+  const std::int64_t own = outputs_[index];
+  output = std::max(output, own + (needs_.makes_input ? a.most_shift : 0));
+  const std::int64_t windows = (own - 1) * a.stride + a.reach + 1;
+  input = std::max(input, needs_.pads_input ? windows : std::min(windows, a.in));
+  result = std::max(result, std::min(own * a.stride, a.in));
+}
+
+Tile ConvTiles::tile(std::int64_t index) const {
+  Tile t{};
+  const auto set = [](Box& box, int axis, const Range& range, const BoxSize& size) {
+    box.axes[axis] = range;
+    box.step[axis] = axis + 1 < kMaxConvRank ? box.step[axis + 1] * size.axes[axis + 1] : 1;
+  };
+  for (int axis = kMaxConvRank - 1; axis >= 0; --axis) {
+    const AxisRanges r = ranges(axis, index % pieces(axis));
+    index /= pieces(axis);
+    t.outputs[axis] = r.outputs;
+    set(t.output, axis, r.output, output_);
+    set(t.input, axis, r.input, input_);
+    set(t.results, axis, r.results, result_);
+  }
+  t.images = {index * images_, std::min((index + 1) * images_, batch_)};
+  t.output.images = t.input.images = t.results.images = t.images;
+  t.output.image_step = output_.places();
+  t.input.image_step = input_.places();
+  t.results.image_step = result_.places();
+  return t;
+}
+
+Tile in_one_row(const Tile& tile) {
+  if (tile.output.has_gaps()) return tile;
+  const Range axes[kMaxConvRank] = {{0, 1}, {0, 1}, {0, tile.output.positions()}};
+  Tile one = tile;
+  one.images = {0, 1};
+  std::copy(axes, axes + kMaxConvRank, one.outputs);
+  for (Box* own : {&one.output, &one.input, &one.results}) {
+    own->images = one.images;
+    std::copy(axes, axes + kMaxConvRank, own->axes);
+  }
+  return one;
+}
+
+}  // namespace backops
