@@ -16,13 +16,15 @@ enum class Width : std::uint8_t { full, half };
 
 // Between elements of a tensor and sums with the channels of a position in vectors: channel c of
 // position p is the element at c * channel_stride_bytes + p * position_stride_bytes and the sum at
-// p * sum_pitch + c / lanes * vector_pitch + c % lanes.
+// p * sum_pitch + c / lanes * vector_pitch + c % lanes. If positions are rows, of `row` each, those
+// of the next row begin `row_gap` sums further on.
 struct LaneCopy {
   char* elements;
   std::int64_t channel_stride_bytes, position_stride_bytes;
   void* sums;
   std::int64_t sum_pitch, vector_pitch;
   std::int64_t channels, positions;
+  std::int64_t row = 0, row_gap = 0;
 };
 
 // Where the source and the weights of a tap begin, in sums.

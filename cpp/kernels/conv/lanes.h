@@ -43,6 +43,31 @@ BACKOPS_INLINE void for_squares(const LaneCopy& a, const Body& body) {
   }
 }
 
+// Where the sums of positions are, one after the other.
+class SumPlaces {
+ public:
+  BACKOPS_INLINE SumPlaces(const LaneCopy& a, std::int64_t position)
+      : pitch_(a.sum_pitch),
+        row_(a.row == 0 ? a.positions : a.row),
+        gap_(a.row_gap),
+        column_(position % row_),
+        at_(position * pitch_ + position / row_ * gap_) {}
+
+  BACKOPS_INLINE std::int64_t next() {
+    const std::int64_t here = at_;
+    at_ += pitch_;
+    if (++column_ == row_) {
+      column_ = 0;
+      at_ += gap_;
+    }
+    return here;
+  }
+
+ private:
+  const std::int64_t pitch_, row_, gap_;
+  std::int64_t column_, at_;
+};
+
 template <class V, class E>
 BACKOPS_FLATTEN void to_lanes_transposed(const LaneCopy& args) {
   using Sum = typename V::Sum;
@@ -59,9 +84,10 @@ BACKOPS_FLATTEN void to_lanes_transposed(const LaneCopy& args) {
               : V::fill(0);
     }
     transpose(square);
-    Sum* to = static_cast<Sum*>(a.sums) + p * a.sum_pitch + c / V::lanes * a.vector_pitch;
+    Sum* const to = static_cast<Sum*>(a.sums) + c / V::lanes * a.vector_pitch;
+    SumPlaces places(a, p);
     for (int i = 0; i < V::lanes; ++i) {
-      if (i < positions) store(channel_kind, square[i], to + i * a.sum_pitch, channels);
+      if (i < positions) store(channel_kind, square[i], to + places.next(), channels);
     }
   });
 }
@@ -72,12 +98,12 @@ BACKOPS_FLATTEN void from_lanes_transposed(const LaneCopy& args) {
   const LaneCopy a = args;
   for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
                         std::int64_t p, int positions) {
-    const Sum* from =
-        static_cast<const Sum*>(a.sums) + p * a.sum_pitch + c / V::lanes * a.vector_pitch;
+    const Sum* const from = static_cast<const Sum*>(a.sums) + c / V::lanes * a.vector_pitch;
+    SumPlaces places(a, p);
     V square[V::lanes];
     for (int i = 0; i < V::lanes; ++i) {
       square[i] =
-          i < positions ? load<V>(channel_kind, from + i * a.sum_pitch, channels) : V::fill(0);
+          i < positions ? load<V>(channel_kind, from + places.next(), channels) : V::fill(0);
     }
     transpose(square);
     char* to = a.elements + c * a.channel_stride_bytes + p * std::int64_t{sizeof(E)};
@@ -100,9 +126,10 @@ BACKOPS_FLATTEN void to_lanes_aligned(const LaneCopy& args) {
   using Sum = typename V::Sum;
   const LaneCopy a = args;
   const std::int64_t ahead = kPositionsAhead * a.position_stride_bytes;
+  SumPlaces places(a, 0);
   for (std::int64_t p = 0; p < a.positions; ++p) {
     const E* from = reinterpret_cast<const E*>(a.elements + p * a.position_stride_bytes);
-    Sum* to = static_cast<Sum*>(a.sums) + p * a.sum_pitch;
+    Sum* to = static_cast<Sum*>(a.sums) + places.next();
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       __builtin_prefetch(reinterpret_cast<const char*>(from + c) + ahead);
       store(kind, load<V>(kind, from + c, count), to + c / V::lanes * a.vector_pitch, count);
@@ -115,8 +142,9 @@ BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
   using Sum = typename V::Sum;
   const LaneCopy a = args;
   const std::int64_t ahead = kPositionsAhead * a.position_stride_bytes;
+  SumPlaces places(a, 0);
   for (std::int64_t p = 0; p < a.positions; ++p) {
-    const Sum* from = static_cast<const Sum*>(a.sums) + p * a.sum_pitch;
+    const Sum* from = static_cast<const Sum*>(a.sums) + places.next();
     E* to = reinterpret_cast<E*>(a.elements + p * a.position_stride_bytes);
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       announce_writing(to + c, ahead);
@@ -128,9 +156,10 @@ BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
 // Any strides: elements are collected, then converted a vector at a time.
 template <class V, class E>
 void to_lanes_collected(const LaneCopy& a) {
+  SumPlaces places(a, 0);
   for (std::int64_t p = 0; p < a.positions; ++p) {
     const char* const from = a.elements + p * a.position_stride_bytes;
-    auto* const to = static_cast<typename V::Sum*>(a.sums) + p * a.sum_pitch;
+    auto* const to = static_cast<typename V::Sum*>(a.sums) + places.next();
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       E elements[V::lanes] = {};
       for (int i = 0; i < count; ++i) {
@@ -143,8 +172,9 @@ void to_lanes_collected(const LaneCopy& a) {
 
 template <class V, class E>
 void from_lanes_collected(const LaneCopy& a) {
+  SumPlaces places(a, 0);
   for (std::int64_t p = 0; p < a.positions; ++p) {
-    const auto* const from = static_cast<const typename V::Sum*>(a.sums) + p * a.sum_pitch;
+    const auto* const from = static_cast<const typename V::Sum*>(a.sums) + places.next();
     char* const to = a.elements + p * a.position_stride_bytes;
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       E elements[V::lanes];

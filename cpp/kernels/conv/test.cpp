@@ -62,6 +62,7 @@ Strides strides_of(int kind, std::int64_t channels, std::int64_t positions) {
 struct CopyCase {
   std::int64_t channels, positions, lanes, pitch, vector_pitch;
   Strides strides;
+  std::int64_t row = 0, row_gap = 0;
 
   std::int64_t element(std::int64_t c, std::int64_t p) const {
     return strides.first + c * strides.channel + p * strides.position;
@@ -71,7 +72,8 @@ struct CopyCase {
     return std::max(last, strides.first) + 1;
   }
   std::int64_t sum(std::int64_t c, std::int64_t p) const {
-    return p * pitch + c / lanes * vector_pitch + c % lanes;
+    const std::int64_t rows = row == 0 ? 0 : p / row;
+    return p * pitch + rows * row_gap + c / lanes * vector_pitch + c % lanes;
   }
   std::int64_t sums() const {
     const std::int64_t whole_vectors = channels / lanes * lanes;
@@ -94,7 +96,7 @@ void test_to_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misalig
   }
   k.to_lanes({elements.data() + c.strides.first * bytes, c.strides.channel * bytes,
               c.strides.position * bytes, sums.data(), c.pitch, c.vector_pitch, c.channels,
-              c.positions});
+              c.positions, c.row, c.row_gap});
   CHECK(equal_bytes(sums, expected));
 }
 
@@ -112,7 +114,7 @@ void test_from_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misal
   }
   k.from_lanes({elements.data() + c.strides.first * bytes, c.strides.channel * bytes,
                 c.strides.position * bytes, sums.data(), c.pitch, c.vector_pitch, c.channels,
-                c.positions});
+                c.positions, c.row, c.row_gap});
   CHECK(equal_bytes(elements, expected));
 }
 
@@ -131,7 +133,11 @@ void test_copies(const ConvKernels& k) {
         const std::int64_t misalignment = kind % 2 * (k.dtype == DType::float64 ? 8 : 2);
         const Situation in("%s, %ld channels, %ld positions, strides %d", k.name,
                            static_cast<long>(channels), static_cast<long>(positions), kind);
-        for (const CopyCase& c : {together, apart}) {
+        CopyCase rows = apart;
+        rows.row = 7;
+        rows.row_gap = 2 * k.lanes;
+        rows.vector_pitch += (positions / rows.row + 1) * rows.row_gap;
+        for (const CopyCase& c : {together, apart, rows}) {
           test_to_lanes(k, c, misalignment, random);
           test_from_lanes(k, c, misalignment, random);
         }

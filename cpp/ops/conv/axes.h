@@ -27,6 +27,11 @@ struct ConvAxis {
   bool has_output(std::int64_t i, std::int64_t shift) const {
     return output_of(i) - shift >= 0 && output_of(i) - shift < out;
   }
+  // Whether all taps of an input have one.
+  bool has_all_outputs(std::int64_t i) const {
+    const std::vector<std::int64_t>& shifts = classes[static_cast<std::size_t>(class_of(i))].shifts;
+    return shifts.empty() || (has_output(i, shifts.front()) && has_output(i, shifts.back()));
+  }
   // Inputs that no window reaches but those of these outputs and of earlier ones.
   Range finished_by(const Range& outputs) const;
 

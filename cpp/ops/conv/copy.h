@@ -36,16 +36,21 @@ class TileCopy {
   }
 
   // The other way. The box is inside the tensor.
-  void put(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank], const Box& box,
-           const Range& channels, Sum* from, std::int64_t pitch) const {
-    const Box rows = joined_rows(tensor, shape, box);
-    const Range& columns = rows.axes[2];
-    if (columns.size() <= 0) return;
-    for_rows(rows.images, rows.axes, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
-      kernels_.from_lanes({tensor.at(image, channels.begin, d, h, columns.begin),
-                           tensor.channel_stride_bytes, tensor.stride_bytes[2],
-                           from + rows.place(image, d, h, columns.begin) * width_, width_, pitch,
-                           channels.size(), columns.size()});
+  void put(const Activation& tensor, const Box& box, const Range& channels, Sum* from,
+           std::int64_t pitch) const {
+    const Range &rows = box.axes[1], &columns = box.axes[2];
+    if (columns.size() <= 0 || rows.size() <= 0) return;
+    const bool joins = tensor.stride_bytes[1] == columns.size() * tensor.stride_bytes[2];
+    const std::int64_t at_once = joins ? rows.size() : 1;
+    const Range slices[] = {box.axes[0], {0, 1}, {0, 1}};
+    for_rows(box.images, slices, [&](std::int64_t image, std::int64_t d, std::int64_t) {
+      for (std::int64_t h = rows.begin; h < rows.end; h += at_once) {
+        kernels_.from_lanes({tensor.at(image, channels.begin, d, h, columns.begin),
+                             tensor.channel_stride_bytes, tensor.stride_bytes[2],
+                             from + box.place(image, d, h, columns.begin) * width_, width_, pitch,
+                             channels.size(), at_once * columns.size(), columns.size(),
+                             (box.step[1] - columns.size()) * width_});
+      }
     });
   }
 
@@ -68,48 +73,58 @@ class TileCopy {
  private:
   void bring_together(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank],
                       const Box& box, const Range& channels, Sum* to, std::int64_t pitch) const {
-    const Box rows = joined_rows(tensor, shape, box);
-    const Range& columns = rows.axes[2];
-    const std::int64_t end = box.axes[2].end <= shape[2] ? columns.end : shape[2];
-    const Range inside{std::max<std::int64_t>(columns.begin, 0), end};
-    const std::int64_t vectors = ceil_divide(channels.size(), width_);
-    for_rows(rows.images, rows.axes, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
-      Sum* const row = to + rows.place(image, d, h, 0) * width_;
-      const auto clear = [&](const Range& range) {
-        if (range.size() <= 0) return;
-        for (std::int64_t i = 0; i < vectors; ++i) {
-          std::fill_n(row + i * pitch + range.begin * width_, range.size() * width_, Sum{0});
-        }
+    const Range inside = common(box.axes[2], {0, shape[2]});
+    const Range rows = common(box.axes[1], {0, shape[1]});
+    const Range slices[] = {box.axes[0], {0, 1}, {0, 1}};
+    for_rows(box.images, slices, [&](std::int64_t image, std::int64_t d, std::int64_t) {
+      const auto clear_rows = [&](const Range& some, const Range& columns) {
+        clear(box, image, d, some, columns, ceil_divide(channels.size(), width_), to, pitch);
       };
-      if (d < 0 || d >= shape[0] || h < 0 || h >= shape[1] || inside.size() <= 0) {
-        return clear(columns);
+      if (d < 0 || d >= shape[0] || inside.size() <= 0 || rows.size() <= 0) {
+        return clear_rows(box.axes[1], box.axes[2]);
       }
-      clear({columns.begin, inside.begin});
-      clear({inside.end, columns.end});
-      kernels_.to_lanes({tensor.at(image, channels.begin, d, h, inside.begin),
-                         tensor.channel_stride_bytes, tensor.stride_bytes[2],
-                         row + inside.begin * width_, width_, pitch, channels.size(),
-                         inside.size()});
-      if (rounding_ == Rounding::none) return;
-      for (std::int64_t i = 0; i < vectors; ++i) {
-        round(row + i * pitch + inside.begin * width_, inside.size() * width_);
+      clear_rows({box.axes[1].begin, rows.begin}, box.axes[2]);
+      clear_rows({rows.end, box.axes[1].end}, box.axes[2]);
+      clear_rows(rows, {box.axes[2].begin, inside.begin});
+      clear_rows(rows, {inside.end, box.axes[2].end});
+      // Rows that follow each other in the tensor are brought together.
+      const bool joins = tensor.stride_bytes[1] == inside.size() * tensor.stride_bytes[2];
+      const std::int64_t at_once = joins ? rows.size() : 1;
+      for (std::int64_t h = rows.begin; h < rows.end; h += at_once) {
+        Sum* const first = to + box.place(image, d, h, inside.begin) * width_;
+        kernels_.to_lanes({tensor.at(image, channels.begin, d, h, inside.begin),
+                           tensor.channel_stride_bytes, tensor.stride_bytes[2], first, width_,
+                           pitch, channels.size(), at_once * inside.size(), inside.size(),
+                           (box.step[1] - inside.size()) * width_});
+      }
+      if (rounding_ != Rounding::none) {
+        round_rows(box, image, d, rows, inside, ceil_divide(channels.size(), width_), to, pitch);
       }
     });
   }
 
-  // The same box with one long row where rows follow each other without gaps, in the tensor as in
-  // scratch memory.
-  static Box joined_rows(const Activation& tensor, const std::int64_t (&shape)[kMaxConvRank],
-                         const Box& box) {
-    const Range &rows = box.axes[1], &columns = box.axes[2];
-    const bool joins = rows.begin >= 0 && rows.end <= shape[1] && columns.begin >= 0 &&
-                       columns.end <= shape[2] && box.step[1] == columns.size() &&
-                       tensor.stride_bytes[1] == columns.size() * tensor.stride_bytes[2];
-    if (!joins || rows.size() <= 1) return box;
-    Box joined = box;
-    joined.axes[1].end = rows.begin + 1;
-    joined.axes[2].end = columns.begin + rows.size() * columns.size();
-    return joined;
+  // Columns of some rows of all vectors.
+  template <class Body>
+  void for_columns(const Box& box, std::int64_t image, std::int64_t d, const Range& rows,
+                   const Range& columns, std::int64_t vectors, Sum* to, std::int64_t pitch,
+                   const Body& body) const {
+    if (columns.size() <= 0) return;
+    for (std::int64_t i = 0; i < vectors; ++i) {
+      for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+        body(to + i * pitch + box.place(image, d, h, columns.begin) * width_,
+             columns.size() * width_);
+      }
+    }
+  }
+  void clear(const Box& box, std::int64_t image, std::int64_t d, const Range& rows,
+             const Range& columns, std::int64_t vectors, Sum* to, std::int64_t pitch) const {
+    for_columns(box, image, d, rows, columns, vectors, to, pitch,
+                [](Sum* at, std::int64_t count) { std::fill_n(at, count, Sum{0}); });
+  }
+  void round_rows(const Box& box, std::int64_t image, std::int64_t d, const Range& rows,
+                  const Range& columns, std::int64_t vectors, Sum* to, std::int64_t pitch) const {
+    for_columns(box, image, d, rows, columns, vectors, to, pitch,
+                [this](Sum* at, std::int64_t count) { round(at, count); });
   }
 
   const ConvKernels& kernels_;

@@ -269,7 +269,7 @@ class BlocksEngine : public ConvEngine {
           {output + group * n_.outputs.blocks() * layout.output_pitch, weights,
            n_.inputs.blocks_of_pair(pair), are_finite, results, lists(b)},
           positions);
-      copy_.put(b.input_product, s_.in, tile.results, n_.inputs.channels_of_pair(pair), results,
+      copy_.put(b.input_product, tile.results, n_.inputs.channels_of_pair(pair), results,
                 layout.result_pitch);
     }
   }

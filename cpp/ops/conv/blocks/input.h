@@ -180,18 +180,12 @@ class BlockInput {
     products.run_count = blocks * per_block - products.short_runs;
     const int checked = work.are_finite ? 2 : 3;  // axes that are looked at
     bool has_all = true;
-    for (int axis = 0; axis < checked; ++axis) has_all = has_all && has_all_outputs(axis, at[axis]);
+    for (int axis = 0; axis < checked; ++axis) {
+      has_all = has_all && axes_[static_cast<std::size_t>(axis)].has_all_outputs(at[axis]);
+    }
     if (has_all) return;
     BlockRun* const kept = reinterpret_cast<BlockRun*>(work.list);
     keep_runs(taps.taps, at, checked, kept, products);
-  }
-
-  // Whether all taps of a position have an output.
-  bool has_all_outputs(int axis, std::int64_t i) const {
-    const ConvAxis& a = axes_[static_cast<std::size_t>(axis)];
-    const std::vector<std::int64_t>& shifts =
-        a.classes[static_cast<std::size_t>(a.class_of(i))].shifts;
-    return shifts.empty() || (a.has_output(i, shifts.front()) && a.has_output(i, shifts.back()));
   }
 
   // Those of taps that have an output.

@@ -81,7 +81,7 @@ class BlockSchedule {
                      const BlockBudget& budget, bool has_folds) {
     const bool is_small = budget.parts() / weight_bytes(n) >= static_cast<double>(wanted) ||
                           n.outputs.all_pairs() < wanted;
-    if (!s.makes_weight || is_small || wanted == 1) return Cut::parts;
+    if (!s.makes_weight || is_small) return Cut::parts;
     const bool are_many = !has_folds && n.taps > 1 && s.weights() > s.batch * s.out_image() &&
                           n.inputs.all_pairs() >= wanted;
     return are_many ? Cut::outputs_and_inputs : Cut::outputs;

@@ -72,7 +72,7 @@ class LanesEngine : public ConvEngine {
     return static_cast<std::size_t>(vectors * width_) * sizeof(Sum);
   }
   std::size_t worker_bytes() const override {
-    const std::size_t tile = static_cast<std::size_t>(block_pitch_ * blocks_at_once_) * sizeof(Sum);
+    const std::size_t tile = list_at() + taps_.most() * sizeof(GatherTap);
     return std::max(tile, in_place_ ? in_place_->list_bytes() : 0);
   }
 
@@ -143,6 +143,10 @@ class LanesEngine : public ConvEngine {
     }
   }
   static Sum* scratch(const ConvBuffers& b) { return reinterpret_cast<Sum*>(b.scratch); }
+  // Behind the blocks.
+  std::size_t list_at() const {
+    return static_cast<std::size_t>(block_pitch_ * blocks_at_once_) * sizeof(Sum);
+  }
 
   // Vectors of one weight of every group: (outputs, inputs, taps).
   void pack_weights(const ConvBuffers& b, std::int64_t block) const {
@@ -285,7 +289,8 @@ class LanesEngine : public ConvEngine {
     }
     for (std::int64_t w = columns.begin; w < std::min(columns.begin + s_.stride[2], columns.end);
          ++w) {
-      const GroupTaps::List list = taps_.of(row.d, row.h, w);
+      const GroupTaps::List list =
+          taps_.of(row.d, row.h, w, reinterpret_cast<GatherTap*>(b.scratch + list_at()));
       kernels_.gather({output + taps_.axis(2).output_of(w) * width_, weights, list.taps, list.count,
                        width_, own + row_at_ + (w - columns.begin) * width_, s_.stride[2] * width_,
                        ceil_divide(columns.end - w, s_.stride[2]), 1, 0});

@@ -31,6 +31,9 @@ class GroupTaps {
       }
     }
     firsts_.push_back(taps_.size());
+    for (std::size_t i = 1; i < firsts_.size(); ++i) {
+      most_ = std::max(most_, firsts_[i] - firsts_[i - 1]);
+    }
   }
 
   const ConvAxis& axis(int index) const { return axes_[static_cast<std::size_t>(index)]; }
@@ -40,11 +43,23 @@ class GroupTaps {
     const GatherTap* taps;
     std::int64_t count;
   };
-  List of(std::int64_t d, std::int64_t h, std::int64_t w) const {
+  // Taps whose row of outputs is not there are left out: those that are go to `kept`, which has
+  // room for most() of them.
+  List of(std::int64_t d, std::int64_t h, std::int64_t w, GatherTap* kept) const {
     const std::size_t own = class_of(d, h, w);
-    return {taps_.data() + firsts_[own],
-            static_cast<std::int64_t>(firsts_[own + 1] - firsts_[own])};
+    const std::size_t first = firsts_[own], end = firsts_[own + 1];
+    if (axis(0).has_all_outputs(d) && axis(1).has_all_outputs(h)) {
+      return {taps_.data() + first, static_cast<std::int64_t>(end - first)};
+    }
+    GatherTap* to = kept;
+    for (std::size_t t = first; t < end; ++t) {
+      if (axis(0).has_output(d, shifts_[t].d) && axis(1).has_output(h, shifts_[t].h)) {
+        *to++ = taps_[t];
+      }
+    }
+    return {kept, to - kept};
   }
+  std::size_t most() const { return most_; }
 
   // For weights that are not finite, which must not meet the zeros around outputs: position by
   // position, tap by tap, where there is an output.
@@ -104,6 +119,7 @@ class GroupTaps {
   std::vector<GatherTap> taps_;
   std::vector<Shifts> shifts_;
   std::vector<std::size_t> firsts_;  // of each class
+  std::size_t most_ = 0;             // taps of a class
 };
 
 }  // namespace backops
