@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import support
 import torch
+from dlpack_support import DLPackOnly, OldDLPackOnly
 from support import find_case, make_grad
 
 import backops
@@ -35,26 +36,6 @@ def to_numpy(array):
             return bits.view(ml_dtypes.bfloat16)
         return array.detach().numpy()
     return np.asarray(array)
-
-
-class DLPackOnly:
-    """An array of no known framework: all it can do is DLPack."""
-
-    def __init__(self, array):
-        self._array = array
-
-    def __dlpack__(self, **keywords):
-        return self._array.__dlpack__(**keywords)
-
-    def __dlpack_device__(self):
-        return self._array.__dlpack_device__()
-
-
-class OldDLPackOnly(DLPackOnly):
-    """The same from before DLPack 1.0: it takes no keywords but `stream`."""
-
-    def __dlpack__(self, stream=None):
-        return self._array.__dlpack__()
 
 
 # NumPy
@@ -287,6 +268,13 @@ def test_foreign_dlpack_bfloat16_gives_an_ml_dtypes_result():
     grad = make_grad(CASE, "bfloat16")
     result = CASE.backward(backops, DLPackOnly(to_torch(grad)))
     assert type(result) is np.ndarray
+    assert support.same_bits(result, CASE.backward(backops, grad))
+
+
+def test_foreign_dlpack_bfloat16_may_be_the_input():
+    grad = make_grad(CASE, "bfloat16")
+    given = DLPackOnly(torch.empty(CASE.input_shape, dtype=torch.bfloat16))
+    result = backops.avg_pool2d_backward(grad, given, *CASE.positional)
     assert support.same_bits(result, CASE.backward(backops, grad))
 
 

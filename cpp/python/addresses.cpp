@@ -31,7 +31,7 @@ std::uintptr_t address_of_tensor(nb::handle object, const char* argument, bool w
   try {
     const Array array = view_of(object, argument);
     if (writes) check_writable(array, argument);
-    if (writes) mark_written(object, array);
+    if (writes) mark_written(object);
     return reinterpret_cast<std::uintptr_t>(array.view.data);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::dtype) throw;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "python/errors.h"
 
 namespace nb = nanobind;
 
@@ -29,7 +30,7 @@ void read_axes(nb::handle value, const char* name, int rank, std::int64_t* resul
   }
   const nb::object items = nb::steal(PySequence_Fast(value.ptr(), "a sequence of ints"));
   if (!items.is_valid()) {
-    PyErr_Clear();
+    clear_refusal();
     refuse();
   }
   const std::size_t length = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
@@ -50,11 +51,11 @@ bool is_given(nb::handle value) {
 Precision read_precision(nb::handle value) {
   if (PyUnicode_Check(value.ptr())) {
     const char* const text = PyUnicode_AsUTF8(value.ptr());
+    if (text == nullptr) clear_refusal();
     for (const Precision p :
          {Precision::keep, Precision::allow_fp32_down, Precision::fp16, Precision::hf32}) {
       if (text != nullptr && std::strcmp(text, name_of(p)) == 0) return p;
     }
-    PyErr_Clear();
   }
   throw Error(ErrorKind::param, "{precision}", short_repr(value),
               "expected 'keep', 'allow_fp32_down', 'fp16' or 'hf32'");
@@ -72,8 +73,7 @@ DType read_dtype(nb::handle value) {
 bool read_flag(nb::handle value, const char* name) {
   const int result = PyObject_IsTrue(value.ptr());
   if (result >= 0) return result != 0;
-  if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
-  PyErr_Clear();
+  clear_refusal();
   throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
               "expected True or False");
 }
@@ -81,8 +81,11 @@ bool read_flag(nb::handle value, const char* name) {
 nb::object three_of(nb::handle value, const char* name, const char* what) {
   if (PySequence_Check(value.ptr()) && !PyUnicode_Check(value.ptr())) {
     nb::object items = nb::steal(PySequence_Tuple(value.ptr()));
-    if (items.is_valid() && PyTuple_GET_SIZE(items.ptr()) == 3) return items;
-    PyErr_Clear();
+    if (!items.is_valid()) {
+      clear_refusal();
+    } else if (PyTuple_GET_SIZE(items.ptr()) == 3) {
+      return items;
+    }
   }
   throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
               std::string("expected a tuple of three ") + what);

@@ -9,9 +9,13 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "python/dlpack.h"
+#include "python/errors.h"
+#include "python/exchange.h"
 
 namespace nb = nanobind;
 
@@ -25,7 +29,7 @@ PyObject* g_bfloat16_type = nullptr;  // ml_dtypes.bfloat16
 
 void take_shape(TensorView& view, int ndim, const std::int64_t* shape,
                 const std::string& argument) {
-  if (ndim > kMaxDims) {
+  if (ndim < 0 || ndim > kMaxDims) {
     throw Error(ErrorKind::shape, argument, "an array with " + std::to_string(ndim) + " axes",
                 "expected at most " + std::to_string(kMaxDims));
   }
@@ -65,50 +69,6 @@ Array view_of_numpy(PyArrayObject* array, const std::string& argument) {
 
 // ---- DLPack ------------------------------------------------------------------------------------
 
-std::string dlpack_dtype_name(dlpack::DataType type) {
-  const std::string bits = std::to_string(type.bits);
-  switch (type.code) {
-    case dlpack::kInt: return "int" + bits;
-    case dlpack::kUnsigned: return "uint" + bits;
-    case dlpack::kFloat: return "float" + bits;
-    case dlpack::kBfloat: return "bfloat" + bits;
-    case dlpack::kComplex: return "complex" + bits;
-    case dlpack::kBool: return "bool";
-    default: return "DLPack type " + std::to_string(type.code) + " of " + bits + " bits";
-  }
-}
-
-bool dlpack_dtype(dlpack::DataType type, DType* dtype) {
-  if (type.lanes != 1) return false;
-  const int key = type.code * 256 + type.bits;
-  switch (key) {
-    case dlpack::kFloat * 256 + 16: *dtype = DType::float16; return true;
-    case dlpack::kFloat * 256 + 32: *dtype = DType::float32; return true;
-    case dlpack::kFloat * 256 + 64: *dtype = DType::float64; return true;
-    case dlpack::kBfloat * 256 + 16: *dtype = DType::bfloat16; return true;
-    default: return false;
-  }
-}
-
-void check_device(dlpack::Device device, const std::string& argument) {
-  if (device.type == dlpack::kCpu || device.type == dlpack::kCudaHost ||
-      device.type == dlpack::kRocmHost) {
-    return;
-  }
-  throw Error(ErrorKind::layout, argument,
-              "on DLPack device " + std::to_string(device.type) + ":" + std::to_string(device.id),
-              "expected an array on the CPU");
-}
-
-// PyTorch has tensors with a shape and no storage behind it: fake ones, wrappers, freed ones.
-void check_memory(const dlpack::Tensor& tensor, const std::string& argument) {
-  const bool empty =
-      std::find(tensor.shape, tensor.shape + tensor.ndim, 0) != tensor.shape + tensor.ndim;
-  if (tensor.data != nullptr || empty) return;
-  throw Error(ErrorKind::layout, argument, "an array without memory",
-              "expected a dense array on the CPU");
-}
-
 TensorView view_of_dlpack(const dlpack::Tensor& tensor, const std::string& argument) {
   TensorView view{};
   check_device(tensor.device, argument);
@@ -125,121 +85,6 @@ TensorView view_of_dlpack(const dlpack::Tensor& tensor, const std::string& argum
     dense *= view.shape[i];
   }
   return view;
-}
-
-// The exchange table of an array's type, or null. Not cached: a cache would have to
-// know when a type dies.
-const dlpack::ExchangeApi* exchange_api(nb::handle object) {
-  const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
-  if (!PyCapsule_CheckExact(capsule.ptr())) return nullptr;
-  auto* api =
-      static_cast<dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-  if (api == nullptr) PyErr_Clear();
-  while (api != nullptr && api->version.major != 1) api = api->older;
-  return api != nullptr && api->view_object != nullptr ? api : nullptr;
-}
-
-// The first line: PyTorch adds a C++ stack to its errors.
-std::string first_line(nb::handle error) {
-  const auto text = nb::cast<std::string>(nb::str(error));
-  return text.substr(0, text.find('\n'));
-}
-
-Error no_data(const std::string& argument, const nb::python_error& error) {
-  return Error(ErrorKind::layout, argument,
-               "an array that gives no data (" + first_line(error.value()) + ")",
-               "expected a dense array on the CPU");
-}
-
-// DLPack has no word for PyTorch's lazily negated views: their memory holds the opposite sign.
-void check_not_negated(nb::handle object, const std::string& argument) {
-  static PyObject* const name = PyUnicode_InternFromString("is_neg");
-  const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(object.ptr(), name));
-  if (!negated.is_valid()) {
-    PyErr_Clear();  // not PyTorch
-  } else if (negated.ptr() == Py_True) {
-    throw Error(ErrorKind::layout, argument, "a lazily negated view",
-                "expected memory with its final values, as resolve_neg() gives");
-  }
-}
-
-Array view_through_api(const dlpack::ExchangeApi& api, nb::handle object,
-                       const std::string& argument) {
-  dlpack::Tensor tensor{};
-  if (api.view_object(object.ptr(), &tensor) != 0) {
-    const nb::python_error error;
-    throw no_data(argument, error);
-  }
-  check_not_negated(object, argument);
-  return {view_of_dlpack(tensor, argument), Origin::exchange_api, false, {}};
-}
-
-nb::object ask_for_capsule(nb::handle object) {
-  try {
-    return object.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError)) throw;  // a producer older than max_version
-    return object.attr("__dlpack__")();
-  }
-}
-
-// Runs `ask`, turning what Python raises into an Error; interrupts pass.
-template <class Ask>
-nb::object data_of(const std::string& argument, const Ask& ask) {
-  try {
-    return ask();
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_Exception)) throw;
-    throw no_data(argument, error);
-  }
-}
-
-nb::object dlpack_capsule(nb::handle object, const std::string& argument) {
-  try {
-    return ask_for_capsule(object);
-  } catch (nb::python_error& error) {
-    // PyTorch refuses tensors that require grad; their data is all that is wanted here.
-    if (error.matches(PyExc_Exception) && nb::hasattr(object, "detach")) {
-      return data_of(argument, [&] { return ask_for_capsule(object.attr("detach")()); });
-    }
-    if (!error.matches(PyExc_Exception)) throw;
-    throw no_data(argument, error);
-  }
-}
-
-void check_dlpack_device(nb::handle object, const std::string& argument) {
-  if (!nb::hasattr(object, "__dlpack_device__")) return;
-  const nb::object device = data_of(argument, [&] {
-    const nb::object pair = object.attr("__dlpack_device__")();
-    return nb::object(nb::make_tuple(nb::int_(nb::object(pair[0])), nb::int_(nb::object(pair[1]))));
-  });
-  check_device({nb::cast<std::int32_t>(device[0]), nb::cast<std::int32_t>(device[1])}, argument);
-}
-
-bool comes_from_jax(nb::handle object) {
-  const nb::handle type(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  const auto module = nb::cast<std::string>(nb::str(type.attr("__module__")));
-  return module.rfind("jax", 0) == 0;
-}
-
-Array view_through_capsule(nb::handle object, const std::string& argument) {
-  check_dlpack_device(object, argument);
-  const nb::object capsule = dlpack_capsule(object, argument);
-  // The capsule is not consumed: it frees the tensor itself when `owner` goes.
-  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
-    const auto* managed = static_cast<dlpack::ManagedVersioned*>(
-        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    const bool read_only = (managed->flags & dlpack::kReadOnly) != 0 || comes_from_jax(object);
-    return {view_of_dlpack(managed->tensor, argument), Origin::dlpack, read_only, capsule};
-  }
-  if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
-    const auto* managed =
-        static_cast<dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-    return {view_of_dlpack(managed->tensor, argument), Origin::dlpack, comes_from_jax(object),
-            capsule};
-  }
-  throw Error(ErrorKind::dtype, argument, short_repr(object), "expected an array");
 }
 
 // ---- results -----------------------------------------------------------------------------------
@@ -350,6 +195,7 @@ NewArray new_through_api(const dlpack::ExchangeApi& api, DType dtype, const std:
   void* raw = nullptr;
   if (api.to_object(managed, &raw) != 0) {
     if (managed->deleter != nullptr) managed->deleter(managed);
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, "no reason given");
     nb::raise_python_error();
   }
   nb::object array = nb::steal(static_cast<PyObject*>(raw));
@@ -363,16 +209,16 @@ NewArray new_through_api(const dlpack::ExchangeApi& api, DType dtype, const std:
 
 // The from_dlpack of the array's own library, or none.
 nb::object importer_of(nb::handle array) {
-  if (nb::hasattr(array, "__array_namespace__")) {
-    const nb::object space = array.attr("__array_namespace__")();
-    if (nb::hasattr(space, "from_dlpack")) return space.attr("from_dlpack");
+  const nb::object namespace_of = optional_attribute(array, "__array_namespace__");
+  if (namespace_of.is_valid()) {
+    const nb::object importer = optional_attribute(namespace_of(), "from_dlpack");
+    if (importer.is_valid()) return importer;
   }
   const nb::handle type(reinterpret_cast<PyObject*>(Py_TYPE(array.ptr())));
   const auto module = nb::cast<std::string>(nb::str(type.attr("__module__")));
-  const nb::object modules = nb::module_::import_("sys").attr("modules");
-  const nb::object root =
-      modules.attr("get")(nb::cast(module.substr(0, module.find('.'))), nb::none());
-  return nb::getattr(root, "from_dlpack", nb::none());
+  PyObject* const root =
+      PyDict_GetItemString(PyImport_GetModuleDict(), module.substr(0, module.find('.')).c_str());
+  return root == nullptr ? nb::object() : optional_attribute(root, "from_dlpack");
 }
 
 NewArray new_through_dlpack(const nb::object& importer, DType dtype, const std::int64_t* shape,
@@ -404,69 +250,90 @@ Array view_of(nb::handle object, const std::string& argument) {
   if (PyArray_Check(object.ptr())) {
     return view_of_numpy(reinterpret_cast<PyArrayObject*>(object.ptr()), argument);
   }
-  if (const dlpack::ExchangeApi* api = exchange_api(object)) {
-    return view_through_api(*api, object, argument);
+  const std::optional<Exchanged> given = exchange(object, argument, true);
+  if (!given) {
+    throw Error(ErrorKind::dtype, argument, short_repr(object),
+                "expected an array (NumPy, PyTorch, JAX or any other with DLPack)");
   }
-  if (nb::hasattr(object, "__dlpack__")) return view_through_capsule(object, argument);
-  throw Error(ErrorKind::dtype, argument, short_repr(object),
-              "expected an array (NumPy, PyTorch, JAX or any other with DLPack)");
+  return {view_of_dlpack(given->tensor, argument), Origin::dlpack, given->read_only, given->owner};
 }
 
-Memory memory_of(nb::handle object, const std::string& argument) {
-  const auto refuse = [&]() {
-    return Error(ErrorKind::layout, argument, short_repr(object),
-                 "expected a writable contiguous array, such as numpy.empty(n, numpy.uint8)");
-  };
-  if (PyArray_Check(object.ptr())) {
-    auto* const array = reinterpret_cast<PyArrayObject*>(object.ptr());
-    if (!PyArray_ISWRITEABLE(array) || !PyArray_IS_C_CONTIGUOUS(array)) throw refuse();
-    return {PyArray_BYTES(array), static_cast<std::size_t>(PyArray_NBYTES(array)), {}};
-  }
-  if (const dlpack::ExchangeApi* api = exchange_api(object)) {
-    dlpack::Tensor tensor{};
-    if (api->view_object(object.ptr(), &tensor) != 0) {
-      const nb::python_error error;
-      throw no_data(argument, error);
-    }
-    check_device(tensor.device, argument);
-    check_memory(tensor, argument);
-    std::int64_t count = 1;
-    for (int i = tensor.ndim - 1; i >= 0; --i) {
-      const bool dense = !tensor.strides || tensor.shape[i] == 1 || tensor.strides[i] == count;
-      if (!dense) throw refuse();
-      count *= tensor.shape[i];
-    }
-    return {static_cast<char*>(tensor.data) + tensor.byte_offset,
-            static_cast<std::size_t>(count * tensor.dtype.bits * tensor.dtype.lanes / 8),
-            {}};
-  }
+namespace {
+
+Error no_plain_memory(nb::handle object, const std::string& argument) {
+  return Error(ErrorKind::layout, argument, short_repr(object),
+               "expected a writable contiguous array, such as numpy.empty(n, numpy.uint8)");
+}
+
+Memory memory_of_buffer(nb::handle object, const std::string& argument) {
   const nb::object view = nb::steal(PyMemoryView_FromObject(object.ptr()));
   if (!view.is_valid()) {
-    PyErr_Clear();
-    throw refuse();
+    clear_refusal();
+    throw no_plain_memory(object, argument);
   }
   const Py_buffer* const buffer = PyMemoryView_GET_BUFFER(view.ptr());
-  if (buffer->readonly != 0 || PyBuffer_IsContiguous(buffer, 'C') == 0) throw refuse();
+  if (buffer->readonly != 0 || PyBuffer_IsContiguous(buffer, 'C') == 0) {
+    throw no_plain_memory(object, argument);
+  }
   return {static_cast<char*>(buffer->buf), static_cast<std::size_t>(buffer->len), view};
 }
 
-void mark_written(nb::handle object, const Array& array) {
-  if (array.origin != Origin::exchange_api) return;
-  const nb::object modules = nb::module_::import_("sys").attr("modules");
-  const nb::object torch = nb::steal(PyMapping_GetItemString(modules.ptr(), "torch"));
-  if (!torch.is_valid()) return PyErr_Clear();
+}  // namespace
+
+Memory memory_of(nb::handle object, const std::string& argument) {
+  if (PyArray_Check(object.ptr())) {
+    auto* const array = reinterpret_cast<PyArrayObject*>(object.ptr());
+    if (!PyArray_ISWRITEABLE(array) || !PyArray_IS_C_CONTIGUOUS(array)) {
+      throw no_plain_memory(object, argument);
+    }
+    return {PyArray_BYTES(array), static_cast<std::size_t>(PyArray_NBYTES(array)), {}};
+  }
+  if (PyObject_CheckBuffer(object.ptr()) != 0) return memory_of_buffer(object, argument);
+  const std::optional<Exchanged> given = exchange(object, argument, true);
+  if (!given || given->read_only) throw no_plain_memory(object, argument);
+  const dlpack::Tensor& tensor = given->tensor;
+  check_device(tensor.device, argument);
+  check_memory(tensor, argument);
+  std::int64_t count = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    const bool dense = !tensor.strides || tensor.shape[i] == 1 || tensor.strides[i] == count;
+    if (!dense) throw no_plain_memory(object, argument);
+    count *= tensor.shape[i];
+  }
+  return {static_cast<char*>(tensor.data) + tensor.byte_offset,
+          static_cast<std::size_t>(count * tensor.dtype.bits * tensor.dtype.lanes / 8),
+          given->owner};
+}
+
+namespace {
+
+// Whether it is a tensor of PyTorch, which is imported if there are any.
+bool is_torch_tensor(nb::handle object) {
+  PyObject* const torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+  if (torch == nullptr) return false;
+  const nb::object tensor = optional_attribute(torch, "Tensor");
+  return tensor.is_valid() && PyType_Check(tensor.ptr()) != 0 &&
+         PyType_IsSubtype(Py_TYPE(object.ptr()), reinterpret_cast<PyTypeObject*>(tensor.ptr())) !=
+             0;
+}
+
+}  // namespace
+
+void mark_written(nb::handle object) {
+  // Tensors made in inference mode count no versions.
+  if (!is_torch_tensor(object) || nb::cast<bool>(object.attr("is_inference")())) return;
   static PyObject* const increment =
-      nb::object(torch.attr("autograd").attr("graph").attr("increment_version")).release().ptr();
-  // Tensors made in inference mode count no versions, and say so.
-  if (!nb::steal(PyObject_CallOneArg(increment, object.ptr())).is_valid()) PyErr_Clear();
+      nb::object(nb::module_::import_("torch.autograd.graph").attr("increment_version"))
+          .release()
+          .ptr();
+  if (!nb::steal(PyObject_CallOneArg(increment, object.ptr())).is_valid()) nb::raise_python_error();
 }
 
 bool as_int64(nb::handle object, std::int64_t* result) {
   if (!PyIndex_Check(object.ptr())) return false;
   const nb::object index = nb::steal(PyNumber_Index(object.ptr()));
   if (!index.is_valid()) {
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
-    PyErr_Clear();
+    clear_refusal();
     return false;
   }
   int overflow = 0;
@@ -478,8 +345,7 @@ std::string short_repr(nb::handle object) {
   constexpr Py_ssize_t kLongest = 60;
   nb::object text = nb::steal(PyObject_Repr(object.ptr()));
   if (!text.is_valid()) {
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
-    PyErr_Clear();
+    clear_refusal();
     return "an object without repr";
   }
   const bool is_long = PyUnicode_GetLength(text.ptr()) > kLongest;
@@ -520,45 +386,59 @@ ShapeOf shape_from_view(const Array& array) {
   return result;
 }
 
-}  // namespace
+ShapeOf shape_from_dlpack(const dlpack::Tensor& tensor, const std::string& argument) {
+  TensorView view{};
+  take_shape(view, tensor.ndim, tensor.shape, argument);
+  ShapeOf result{};
+  result.ndim = view.ndim;
+  std::copy(view.shape, view.shape + view.ndim, result.shape);
+  result.dtype = dlpack_dtype_name(tensor.dtype);
+  return result;
+}
 
-ShapeOf shape_of(nb::handle object, const std::string& argument) {
-  if (PyTuple_Check(object.ptr()) || PyList_Check(object.ptr())) {
-    return shape_from_sequence(object, argument);
-  }
-  if (PyArray_Check(object.ptr())) return shape_from_view(view_of(object, argument));
-  // Only the shape is used: a tensor without memory (PyTorch's meta device) will do.
-  if (const dlpack::ExchangeApi* api = exchange_api(object)) {
-    dlpack::Tensor tensor{};
-    DType dtype;
-    if (api->view_object(object.ptr(), &tensor) != 0) {
-      PyErr_Clear();
-    } else if (dlpack_dtype(tensor.dtype, &dtype) && tensor.ndim <= kMaxDims) {
-      ShapeOf result{};
-      result.ndim = tensor.ndim;
-      std::copy(tensor.shape, tensor.shape + tensor.ndim, result.shape);
-      result.dtype = name_of(dtype);
-      return result;
-    }
-  }
-  if (!nb::hasattr(object, "shape") || !nb::hasattr(object, "dtype")) {
-    throw Error(ErrorKind::shape, argument, short_repr(object),
-                "expected an array or a tuple of ints");
-  }
+ShapeOf shape_from_attributes(nb::handle sizes, nb::handle type, const std::string& argument) {
   const nb::object shape = data_of(argument, [&] {
-    const nb::object sizes = object.attr("shape");
     const nb::object tuple = nb::steal(PySequence_Tuple(sizes.ptr()));
     if (!tuple.is_valid()) nb::raise_python_error();
     return tuple;
   });
   ShapeOf result = shape_from_sequence(shape, argument);
   const nb::object dtype = data_of(argument, [&] {
-    const nb::object type = object.attr("dtype");
-    return nb::object(nb::str(nb::object(nb::getattr(type, "name", type))));
+    const nb::object name = optional_attribute(type, "name");
+    return nb::object(nb::str(name.is_valid() ? name : nb::borrow(type)));
   });
   const auto name = nb::cast<std::string>(dtype);
   result.dtype = name.substr(name.rfind('.') + 1);  // torch.float32 -> float32
   return result;
+}
+
+}  // namespace
+
+// Only the shape is used, so a tensor without memory will do (PyTorch's meta device), on any
+// device.
+ShapeOf shape_of(nb::handle object, const std::string& argument) {
+  if (PyTuple_Check(object.ptr()) || PyList_Check(object.ptr())) {
+    return shape_from_sequence(object, argument);
+  }
+  if (PyArray_Check(object.ptr())) return shape_from_view(view_of(object, argument));
+  const dlpack::ExchangeApi* const api = exchange_api(object);
+  if (api != nullptr && api->view_object != nullptr) {
+    // What it does not show, its attributes may still tell: PyTorch's own names of dtypes, say.
+    dlpack::Tensor tensor{};
+    DType dtype;
+    if (api->view_object(object.ptr(), &tensor) != 0) {
+      if (PyErr_Occurred() != nullptr) clear_refusal();
+    } else if (dlpack_dtype(tensor.dtype, &dtype)) {
+      return shape_from_dlpack(tensor, argument);
+    }
+  }
+  const nb::object sizes = optional_attribute(object, "shape");
+  const nb::object type = optional_attribute(object, "dtype");
+  if (sizes.is_valid() && type.is_valid()) return shape_from_attributes(sizes, type, argument);
+  const std::optional<Exchanged> given = exchange(object, argument, false);
+  if (given) return shape_from_dlpack(given->tensor, argument);
+  throw Error(ErrorKind::shape, argument, short_repr(object),
+              "expected an array or a tuple of ints");
 }
 
 NewArray new_array(nb::handle like_object, const Array& like, const std::int64_t* shape, int ndim,
@@ -567,18 +447,23 @@ NewArray new_array(nb::handle like_object, const Array& like, const std::int64_t
   if (rank > 0) {
     memory_order(like.view, rank, order);
   } else {
-    for (int i = 0; i < ndim; ++i) order[i] = i;
+    std::iota(order, order + ndim, 0);
   }
   const DType dtype = like.view.dtype;
   if (like.origin == Origin::numpy) {
     PyArray_Descr* const descr = PyArray_DESCR(reinterpret_cast<PyArrayObject*>(like_object.ptr()));
     return new_numpy(descr, dtype, shape, ndim, order);
   }
-  if (like.origin == Origin::exchange_api) {
-    return new_through_api(*exchange_api(like_object), dtype, shape, ndim, order);
+  if (const dlpack::ExchangeApi* const api = exchange_api(like_object)) {
+    // PyTorch's tensors can be permuted; results of other types are C-contiguous.
+    if (!std::is_sorted(order, order + ndim) &&
+        !optional_attribute(like_object, "permute").is_valid()) {
+      std::iota(order, order + ndim, 0);
+    }
+    return new_through_api(*api, dtype, shape, ndim, order);
   }
   const nb::object importer = importer_of(like_object);
-  if (!importer.is_none()) return new_through_dlpack(importer, dtype, shape, ndim);
+  if (importer.is_valid()) return new_through_dlpack(importer, dtype, shape, ndim);
   const nb::object descr = nb::steal(reinterpret_cast<PyObject*>(new_descr(dtype)));
   return new_numpy(reinterpret_cast<PyArray_Descr*>(descr.ptr()), dtype, shape, ndim, order);
 }

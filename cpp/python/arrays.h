@@ -12,7 +12,7 @@
 namespace backops::python {
 
 // Which exchange an array came through; results go back the same way.
-enum class Origin : std::uint8_t { numpy, exchange_api, dlpack };
+enum class Origin : std::uint8_t { numpy, dlpack };
 
 struct Array {
   TensorView view;
@@ -56,8 +56,9 @@ NewArray new_array(nanobind::handle like_object, const Array& like, const std::i
                    int ndim, int rank);
 
 // Tells PyTorch that a tensor's values have changed, so that autograd can refuse to use them where
-// it had kept the old ones.
-void mark_written(nanobind::handle object, const Array& array);
+// it had kept the old ones. To be called before they do: Python code runs here, and may raise what
+// a signal handler raises.
+void mark_written(nanobind::handle object);
 
 // A plain int or anything with __index__; false if it is none or does not fit 64 bits.
 bool as_int64(nanobind::handle object, std::int64_t* result);

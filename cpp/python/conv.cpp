@@ -97,6 +97,12 @@ struct ConvResults {
 
   const TensorView* view(int i) const { return wanted[i] ? &results[i].view() : nullptr; }
 
+  void announce() const {
+    for (int i = 0; i < 3; ++i) {
+      if (wanted[i]) results[i].announce();
+    }
+  }
+
   nb::object finish() const {
     nb::object finished[3];
     for (int i = 0; i < 3; ++i) finished[i] = wanted[i] ? results[i].finish() : nb::none();
@@ -135,6 +141,7 @@ nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvR
   tensors.grad_bias = results.view(2);
   plan.check_results(tensors);
   plan.check_workspace(workspace.data, workspace.bytes, tensors);
+  if (!threads.for_kernel) results.announce();
   {
     const WithoutGil released;
     const std::size_t bytes = plan.workspace_bytes();

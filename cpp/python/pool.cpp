@@ -68,6 +68,7 @@ nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& res
     check_writable(result.array, "{grad_input}");
   }
   plan.check_workspace(workspace.data, workspace.bytes, source.view, result.view());
+  if (!threads.for_kernel) result.announce();
   {
     const WithoutGil released;
     char* const memory =

@@ -18,10 +18,13 @@ struct Result {
 
   const TensorView& view() const { return given.is_none() ? fresh.view : array.view; }
 
+  // Before the caller's array is written. A new one is nobody's yet.
+  void announce() const {
+    if (!given.is_none()) mark_written(given);
+  }
+
   nanobind::object finish() const {
-    if (given.is_none()) return fresh.finish();
-    mark_written(given, array);
-    return nanobind::borrow(given);
+    return given.is_none() ? fresh.finish() : nanobind::borrow(given);
   }
 };
 

@@ -46,7 +46,8 @@ void set_deterministic(nb::handle flag) {
 }  // namespace
 
 CallThreads call_threads(nb::handle count, const Team* team) {
-  return {count.is_none() ? g_threads.load() : read_thread_count(count, "threads"), team};
+  if (count.is_none()) return {g_threads, team};
+  return {read_thread_count(count, "threads"), team, true};
 }
 
 void bind_settings(nb::module_& m) {

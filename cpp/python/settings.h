@@ -17,6 +17,9 @@ extern std::atomic<bool> g_deterministic;
 struct CallThreads {
   int count;
   const Team* team;
+  // Only PyTorch, calling us as a kernel of its own, gives a count. It keeps its own books of what
+  // kernels write.
+  bool for_kernel = false;
 };
 CallThreads call_threads(nanobind::handle count, const Team* team);
 

@@ -625,6 +625,8 @@ def _weight_shape(weight: Any) -> tuple[int, ...]:
 
 
 def _shape(argument: str, value: Any) -> tuple[int, ...]:
+    if not hasattr(value, "shape") and hasattr(value, "__dlpack__"):
+        value = np.from_dlpack(value)
     try:
         return tuple(operator.index(size) for size in getattr(value, "shape", value))
     except TypeError:
