@@ -1,4 +1,4 @@
-"""What speaks DLPack, by methods or by the table of its type, is an array wherever one may stand."""
+"""What speaks DLPack, by methods or by the table of its type, is an array wherever one may be."""
 
 import ctypes
 import gc
@@ -82,7 +82,7 @@ def test_read_only_array_is_no_workspace():
     plan = backops.plan.avg_pool2d_backward(CASE.input_shape, *CASE.positional)
     memory = np.empty(plan.workspace_size, np.uint8)
     memory.flags.writeable = False
-    with pytest.raises(backops.LayoutError, match="workspace is .*writable"):
+    with pytest.raises(backops.LayoutError, match=r"workspace is .*writable"):
         plan(make_grad(CASE), workspace=DLPackOnly(memory))
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support import Case, find_case, make_grad
 
 import backops
+from backops import reference
 
 CASES = support.load_cases()
 FIXED = [case for case in CASES if not case.adaptive]
@@ -44,22 +45,26 @@ def test_case_agrees_with_pytorch(case):
 def fixed_cases(draw):
     rank = draw(st.integers(1, 3))
     longest = {1: 150, 2: 40, 3: 14}[rank]
+    ceil_mode, has_stride = draw(st.booleans()), draw(st.booleans())
     kernels, strides, paddings, sizes = [], [], [], []
     for _ in range(rank):
         kernel = draw(st.integers(1, min(longest, 33)))
         padding = draw(st.integers(0, kernel // 2))
+        stride = draw(st.integers(1, 2 * kernel)) if has_stride else kernel
         kernels.append(kernel)
         paddings.append(padding)
-        strides.append(draw(st.integers(1, 2 * kernel)))
-        sizes.append(draw(st.integers(max(1, kernel - 2 * padding), longest)))
+        strides.append(stride)
+        # Kernels may be longer than the axis, and with ceil_mode than the padded axis.
+        shortest = kernel - 2 * padding - (stride - 1 if ceil_mode else 0)
+        sizes.append(draw(st.integers(max(1, shortest), longest)))
     return Case(
         "generated",
         f"avg{rank}d",
         (*draw(batch_and_channels()), *sizes),
         tuple(kernels),
-        draw(st.sampled_from([tuple(strides), None])),
+        tuple(strides) if has_stride else None,
         tuple(paddings),
-        draw(st.booleans()),
+        ceil_mode,
         draw(st.booleans()),
         draw(st.sampled_from([None, None, 1, -1, 3, -7, 1000])),
     )
@@ -155,6 +160,44 @@ def test_hand_computed_overlap_with_excluded_padding():
     grad = np.array([[[6.0, 6.0]]], np.float32)
     result = backops.avg_pool1d_backward(grad, (1, 1, 4), 3, 2, 1, count_include_pad=False)
     assert result.tolist() == [[[3.0, 5.0, 2.0, 2.0]]]
+
+
+@pytest.mark.parametrize("include_pad", [True, False])
+@pytest.mark.parametrize("module", [backops, reference])
+def test_ceil_mode_has_one_window_of_a_kernel_longer_than_the_padded_axis(module, include_pad):
+    grad = np.array([[[15.0]]])
+    windows = {"ceil_mode": True, "count_include_pad": include_pad}
+    result = module.avg_pool1d_backward(grad, (1, 1, 3), 7, 7, 1, **windows)
+    assert result.tolist() == [[[15 / (5 if include_pad else 3)] * 3]]
+
+
+def pooled_by_pytorch(*window, ceil_mode):
+    """How many outputs one axis has, 0 where PyTorch refuses. In 1-D, as 3-D refuses more."""
+    import torch
+
+    length, *rest = window
+    try:
+        return torch.nn.functional.avg_pool1d(torch.ones(1, 1, length), *rest, ceil_mode).shape[-1]
+    except RuntimeError:
+        return 0
+
+
+@pytest.mark.parametrize("module", [backops, reference])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_long_kernels_pool_to_what_pytorch_says(module, rank):
+    function = getattr(module, f"avg_pool{rank}d_backward")
+    for length, kernel, stride, ceil_mode in itertools.product(
+        range(1, 4), range(1, 9), (1, 2, 3, 7, 8), (False, True)
+    ):
+        for padding in range(kernel // 2 + 1):
+            outputs = pooled_by_pytorch(length, kernel, stride, padding, ceil_mode=ceil_mode)
+            grad = np.ones((1, 1, *[max(outputs, 1)] * rank))
+            arguments = grad, (1, 1, *[length] * rank), kernel, stride, padding
+            if outputs:
+                function(*arguments, ceil_mode=ceil_mode)
+                continue
+            with pytest.raises(ValueError, match=r"kernel_size\[0\]"):
+                function(*arguments, ceil_mode=ceil_mode)
 
 
 def test_ceil_mode_drops_window_starting_in_padding():

@@ -24,15 +24,17 @@ void check_window(const PoolProblem& p, int axis) {
 std::int64_t pooled_size(const PoolProblem& p, int axis) {
   const std::int64_t in = p.input_shape[p.ndim - p.rank + axis];
   const std::int64_t padded = in + 2 * p.padding[axis];
-  if (p.kernel_size[axis] > padded) {
+  const std::int64_t stride = p.stride[axis], room = padded - p.kernel_size[axis];
+  // With ceil_mode, a kernel that sticks out by less than one stride has one window.
+  if (p.ceil_mode ? room <= -stride : room < 0) {
     throw Error(ErrorKind::shape, "{input}", shape_text(p.input_shape, p.ndim),
                 "but " + element_name("{kernel_size}", axis) + " = " +
-                    std::to_string(p.kernel_size[axis]) +
-                    " needs a padded size of at least that, " + "not " + std::to_string(padded));
+                    std::to_string(p.kernel_size[axis]) + " needs a padded size of at least " +
+                    (p.ceil_mode ? std::to_string(p.kernel_size[axis] - stride + 1) : "that") +
+                    ", not " + std::to_string(padded));
   }
-  const std::int64_t stride = p.stride[axis], room = padded - p.kernel_size[axis];
   if (!p.ceil_mode) return room / stride + 1;
-  std::int64_t size = room / stride + (room % stride != 0) + 1;
+  std::int64_t size = room / stride + (room > 0 && room % stride != 0) + 1;
   // A last window that would start beyond the input and its left padding is no window.
   if ((size - 1) * stride >= in + p.padding[axis]) --size;
   return size;

@@ -503,6 +503,13 @@ void test_plan_refuses_bad_shapes() {
               "shape: input is (2, 3, 8, 9), but kernel_size[1] = 12 needs a padded size of at "
               "least that, not 11");
   CHECK_EQUAL(error_after([](PoolProblem& p) {
+                p.kernel_size[1] = 14;
+                p.stride[1] = 3;
+                p.ceil_mode = true;
+              }),
+              "shape: input is (2, 3, 8, 9), but kernel_size[1] = 14 needs a padded size of at "
+              "least 12, not 11");
+  CHECK_EQUAL(error_after([](PoolProblem& p) {
                 p.adaptive = true;
                 p.output_size[0] = 0;
               }),

@@ -331,12 +331,15 @@ def _avg_pool_backward(
                 f"padding[{axis}] is {p}, expected 0 to {k // 2} "
                 f"(half of kernel_size[{axis}] = {k})"
             )
-        if k > length + 2 * p:
+        windows = _fixed_windows(length, k, s, p, ceil_mode, count_include_pad)
+        if not windows:
+            overhang = f", and stride[{axis}] - 1 in ceil_mode" if ceil_mode else ""
             raise ValueError(
-                f"kernel_size[{axis}] is {k}, expected at most {length + 2 * p} "
-                f"(input size {length} plus twice padding[{axis}] = {p})"
+                f"kernel_size[{axis}] is {k}, expected at most "
+                f"{length + 2 * p + (s - 1 if ceil_mode else 0)} "
+                f"(input size {length} plus twice padding[{axis}] = {p}{overhang})"
             )
-        axes.append(_fixed_windows(length, k, s, p, ceil_mode, count_include_pad))
+        axes.append(windows)
     _check_grad_shape(grad.shape, shape, axes)
     return _spread(grad, shape, axes, divisor)
 

@@ -71,8 +71,9 @@ class _Pooling:
         kernel, stride, before = self.kernel_size[i], self.stride[i], self.padding[i]
         reach = (len(begins) - 1) * stride + kernel
         after = max(0, reach - before - size)
-        is_whole = len(begins) == 1 and kernel == before + size + after
-        return _Axis(begins, divisors, kernel, stride, (before, after), is_whole)
+        if len(begins) == 1 and kernel == before + size + after:
+            return _Axis(begins, divisors, kernel, stride, (0, 0), True)
+        return _Axis(begins, divisors, kernel, stride, (before, after), False)
 
     def divisor(self) -> Any:
         """What the sums divide by: a number, or one for each spatial output."""
