@@ -38,7 +38,7 @@ NAMES = [
 ]
 every_name = pytest.mark.parametrize("name", NAMES)
 every_mask = pytest.mark.parametrize(
-    "mask", MASKS, ids=lambda mask: "".join("iwb"[i] for i in range(3) if mask[i])
+    "mask", MASKS, ids=lambda mask: "".join("iwb"[i] for i in range(3) if mask[i]) or "nothing"
 )
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
@@ -146,6 +146,36 @@ def test_masked_torch_results(mask):
     assert all(result is None or type(result) is torch.Tensor for result in results)
     values = [None if result is None else result.numpy() for result in results]
     assert_close(values, CASE, arrays, output_mask=mask)
+
+
+@pytest.mark.parametrize("bad", ["shape", "dtype", "no array"])
+def test_grad_output_is_checked_where_nothing_is_asked_for(bad):
+    mask = (False, False, False)
+    arrays = make_arrays(CASE)
+    grad = {"shape": arrays[0][:1], "dtype": arrays[0].astype(np.int32), "no array": None}[bad]
+    operands = grad, CASE.input_shape, CASE.weight_shape
+    error = backops.ShapeError if bad == "shape" else backops.DTypeError
+    with pytest.raises(error, match="grad_output"):
+        CASE.backward(backops, *operands, output_mask=mask)
+    with pytest.raises(error, match="grad_output"):
+        CASE.plan(backops.plan, output_mask=mask)(*operands)
+    with pytest.raises((TypeError, ValueError), match="grad_output"):
+        CASE.backward(backops.reference, *operands, output_mask=mask)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_out_is_refused_where_nothing_is_asked_for(index):
+    mask = (False, False, False)
+    out = [None, None, None]
+    out[index] = empty_gradients(CASE, "float32")[index]
+    arrays = make_arrays(CASE)
+    for call in (
+        lambda: CASE.backward(backops, *arrays, output_mask=mask, out=out),
+        lambda: CASE.plan(backops.plan, output_mask=mask)(*arrays, out=out),
+    ):
+        with pytest.raises(backops.ParamError, match=rf"out\[{index}\] is .*expected None"):
+            call()
+    assert (out[index] == 7).all()
 
 
 def test_comparison_of_masks_catches_a_gradient_too_many():
