@@ -22,7 +22,7 @@ from jax.interpreters import ad, batching, mlir
 from backops import _native
 from backops._ops import Axes
 from backops.errors import DTypeError, ShapeError
-from backops.jax import _ffi
+from backops.jax import _ffi, _sharding
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def conv(
     Raises DTypeError, ShapeError or ParamError of :mod:`backops`.
     """
     x, weight = jnp.asarray(x), jnp.asarray(weight)
-    output_shape, strides, paddings, dilations, group_count = _native.conv_geometry(
+    _, strides, paddings, dilations, group_count = _native.conv_geometry(
         x.shape, weight.shape, stride, padding, dilation, groups, x.dtype.name
     )
     operands = [x if x.ndim == weight.ndim else x[None], weight]
@@ -69,7 +69,13 @@ def conv(
         operands.append(jnp.asarray(bias))
     _check(*operands)
     parameters = _Conv(strides, paddings, dilations, group_count)
-    return _conv_p.bind(*operands, conv=parameters).reshape(output_shape)
+    result = _sharding.over_parts(functools.partial(_bind, parameters), *operands, keeps=1)
+    return result if x.ndim == weight.ndim else result[0]
+
+
+def _bind(parameters: _Conv, *operands: Any) -> Any:
+    operands = tuple(_sharding.vary_as(operand, *operands) for operand in operands)
+    return _conv_p.bind(*operands, conv=parameters)
 
 
 def _check(x: Any, weight: Any, bias: Any = None) -> None:
@@ -123,7 +129,8 @@ def _sum_taps(padded: Any, weight: Any, conv: _Conv) -> Any:
         part = jax.lax.slice(
             padded, (0, 0, *starts), (*padded.shape[:2], *limits), (1, 1, *conv.stride)
         )
-        products.append(part * weight[(slice(None), 0, *tap)].reshape(-1, *(1,) * len(kernel)))
+        factor = weight[(slice(None), 0, *tap)].reshape(1, -1, *(1,) * len(kernel))
+        products.append(part * factor)
     return functools.reduce(jnp.add, products)
 
 
@@ -131,7 +138,7 @@ def _forward(x: Any, weight: Any, bias: Any = None, *, conv: _Conv) -> Any:
     dtype = _ffi.sum_dtype(x.dtype)
     result = _convolve(x.astype(dtype), weight.astype(dtype), conv)
     if bias is not None:
-        result += bias.astype(dtype).reshape(-1, *(1,) * len(conv.stride))
+        result += bias.astype(dtype).reshape(1, -1, *(1,) * len(conv.stride))
     return result.astype(x.dtype)
 
 

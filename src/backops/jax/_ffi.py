@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from backops import _native
+from backops.jax import _sharding
 
 for _name, _handler in _native.xla_handlers().items():
     jax.ffi.register_ffi_target(_name, _handler, platform="cpu")
@@ -21,9 +22,9 @@ def call(
     """The results of one handler; `vmap` puts axes before those of all operands and results."""
     arrays = {name: np.atleast_1d(np.asarray(v, np.int64)) for name, v in attributes.items()}
     function = jax.ffi.ffi_call(target, tuple(results), vmap_method="expand_dims")
-    return function(*operands, **arrays)
+    return [_sharding.vary_as(r, *operands) for r in function(*operands, **arrays)]
 
 
 def sum_dtype(dtype: Any) -> Any:
     """What sums of this dtype are taken in."""
-    return jnp.promote_types(dtype, jnp.float32)
+    return jnp.float64 if dtype == jnp.float64 else jnp.float32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 
 from backops import _native
 from backops._ops import Axes
-from backops.jax import _ffi
+from backops.jax import _ffi, _sharding
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ class _Pooling:
     ceil_mode: bool = False
     count_include_pad: bool = True
 
+    def on(self, input_shape: tuple[int, ...]) -> _Pooling:
+        """The same windows on an input with another batch or other channels."""
+        output_shape = (*input_shape[: -self.rank], *self.output_shape[-self.rank :])
+        return replace(self, input_shape=input_shape, output_shape=output_shape)
+
     def attributes(self) -> dict[str, Any]:
         if self.adaptive:
             return {"rank": self.rank, "adaptive": True}
@@ -75,14 +80,15 @@ class _Pooling:
             return _Axis(begins, divisors, kernel, stride, (0, 0), True)
         return _Axis(begins, divisors, kernel, stride, (before, after), False)
 
-    def divisor(self) -> Any:
-        """What the sums divide by: a number, or one for each spatial output."""
+    def divisor(self, ndim: int) -> Any:
+        """What the sums divide by: a number, or one for each spatial output, with `ndim` axes."""
         if self.divisor_override:
             return self.divisor_override
         if all(min(divisors) == max(divisors) for _, divisors in self.windows):
             return math.prod(divisors[0] for _, divisors in self.windows)
         axes = [np.asarray(divisors, np.float64) for _, divisors in self.windows]
-        return math.prod(np.ix_(*axes))
+        divisors = functools.reduce(np.multiply, np.ix_(*axes))
+        return divisors.reshape((1,) * (ndim - self.rank) + divisors.shape)
 
 
 def fixed(
@@ -105,7 +111,7 @@ def fixed(
         rank, False, x.shape, output_shape, kernels, strides, paddings, divisor, windows,
         bool(ceil_mode), bool(count_include_pad),
     )  # fmt: skip
-    return _pool(pooling, x)
+    return _run(pooling, x)
 
 
 def adaptive(
@@ -118,7 +124,14 @@ def adaptive(
     pooling = _Pooling(
         rank, True, x.shape, output_shape, kernels, strides, paddings, divisor, windows
     )
-    return _pool(pooling, x)
+    return _run(pooling, x)
+
+
+def _run(p: _Pooling, x: Any) -> Any:
+    def pool(part: Any) -> Any:
+        return _pool(p.on(part.shape), part)
+
+    return _sharding.over_parts(pool, x, keeps=x.ndim - p.rank)
 
 
 def _sizes(output_size: Any, input_size: tuple[int, ...]) -> Any:
@@ -157,12 +170,18 @@ def _sum_unequal_windows(x: Any, axis: int, begins: list[int], lengths: list[int
     offsets = np.arange(max(lengths))
     inside = offsets < np.asarray(lengths)[:, None]
     indices = np.where(inside, np.asarray(begins)[:, None] + offsets, 0)
-    inside = inside.reshape(*inside.shape, *(1,) * (x.ndim - axis - 1))
+    before, after = (1,) * axis, (1,) * (x.ndim - axis - 1)
     if len(offsets) > _MOST_SLICES:
+        inside = inside.reshape(*before, *inside.shape, *after)
         return jnp.where(inside, jnp.take(x, indices, axis), 0).sum(axis + 1)
     return functools.reduce(
         jnp.add,
-        (jnp.where(inside[:, i], jnp.take(x, indices[:, i], axis), 0) for i in offsets),
+        (
+            jnp.where(
+                inside[:, i].reshape(*before, -1, *after), jnp.take(x, indices[:, i], axis), 0
+            )
+            for i in offsets
+        ),
     )
 
 
@@ -183,7 +202,7 @@ def _forward(p: _Pooling, x: Any) -> Any:
             sums = _sum_unequal_windows(sums, i, axis.begins, axis.divisors)
         if i < x.ndim - 1:
             sums = jax.lax.optimization_barrier(sums)
-    return (sums / np.asarray(p.divisor(), sums.dtype)).astype(x.dtype)
+    return (sums / np.asarray(p.divisor(x.ndim), sums.dtype)).astype(x.dtype)
 
 
 # Backward. Both directions are linear, so each needs nothing of the other but the shapes.
