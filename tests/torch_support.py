@@ -56,7 +56,8 @@ def in_format(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     """`tensor` contiguous, channels-last, or every second element of something wider."""
     if layout == "channels_last" and tensor.dim() in (4, 5):
         formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-        return tensor.contiguous(memory_format=formats[tensor.dim()])
+        # Unlike contiguous() also where sizes of one make a tensor dense in both formats.
+        return tensor.to(memory_format=formats[tensor.dim()])
     if layout == "sliced":
         wide = torch.zeros(*tensor.shape[:-1], 2 * tensor.shape[-1], dtype=tensor.dtype)
         wide[..., ::2] = tensor

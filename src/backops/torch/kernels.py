@@ -14,7 +14,12 @@ import torch
 
 from backops import _native, errors
 from backops.torch import choice, threads
-from backops.torch.layouts import suggested_format, with_usual_strides
+from backops.torch.layouts import (
+    empty_image,
+    gradient_formats,
+    suggested_format,
+    with_usual_strides,
+)
 
 Kernel = Callable[..., Any]
 
@@ -138,16 +143,19 @@ def convolution_backward(own: Any) -> Kernel:
         groups: int,
         output_mask: list[bool],
     ) -> Any:
+        windows = stride, padding, dilation
         if (
             not transposed
             and True in output_mask
             and are_supported(grad_output, input, weight)
+            and 2 < input.dim() == weight.dim() < 6
+            and output_padding in ([0], [0] * (weight.dim() - 2))  # PyTorch refuses others
             and choice.conv_is_faster(input, weight, groups, output_mask[0])
         ):
             try:
                 return _native.conv_backward(
-                    grad_output, input, weight, stride, padding, dilation, groups, output_mask,
-                    "keep", results_of_conv(input, weight, output_mask),
+                    grad_output, input, weight, *windows, groups, output_mask, "keep",
+                    results_of_conv(input, weight, *windows, groups, output_mask),
                     torch.get_num_threads(), threads.team,
                 )  # fmt: skip
             except NOT_FOR_US:
@@ -160,23 +168,26 @@ def convolution_backward(own: Any) -> Kernel:
                 for tensor in (grad_output, input, weight)
             )
         return own.call_boxed(
-            keyset, grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
-            output_padding, groups, output_mask,
+            keyset, grad_output, input, weight, bias_sizes, *windows, transposed, output_padding,
+            groups, output_mask,
         )  # fmt: skip
 
     return backward
 
 
-def results_of_conv(input: Any, weight: Any, output_mask: list[bool]) -> tuple[Any, Any, Any]:
-    """New tensors in the memory formats that PyTorch gives them, None where not asked for."""
-    memory_format = suggested_format(input)
-    if memory_format is torch.contiguous_format:
-        memory_format = suggested_format(weight)
-    new: list[Any] = [None, None, None]
-    if output_mask[0]:
-        new[0] = torch.empty_like(input, memory_format=memory_format, requires_grad=False)
-    if output_mask[1]:
-        new[1] = torch.empty_like(weight, memory_format=memory_format, requires_grad=False)
-    if output_mask[2]:
-        new[2] = weight.new_empty(weight.shape[0])
-    return tuple(new)
+def results_of_conv(
+    input: Any,
+    weight: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    output_mask: list[bool],
+) -> tuple[Any, Any, Any]:
+    """New tensors with the strides that PyTorch gives them, None where not asked for."""
+    of_input, of_weight = gradient_formats(input, weight, stride, padding, dilation, groups)
+    return (
+        empty_image(input, of_input) if output_mask[0] else None,
+        empty_image(weight, of_weight) if output_mask[1] else None,
+        weight.new_empty(weight.shape[0]) if output_mask[2] else None,
+    )
