@@ -165,13 +165,15 @@ def test_convolutions(name, dtype):
 
 @pytest.mark.parametrize("mask", list(itertools.product([True, False], repeat=3)), ids=str)
 def test_masks(mask):
-    arguments = conv_arguments(CONVOLUTIONS["dense"], mask=mask)
-    if any(mask):
-        check_convolution(*arguments)
-    else:
-        with watched() as calls:
-            aten.convolution_backward(*arguments)
-        assert calls.operators == []
+    check_convolution(*conv_arguments(CONVOLUTIONS["dense"], mask=mask))
+
+
+def test_nothing_asked_for_is_checked_all_the_same():
+    grad, x, weight, *rest = conv_arguments(CONVOLUTIONS["dense"], mask=(False, False, False))
+    with backops.torch.enabled():
+        assert aten.convolution_backward(grad, x, weight, *rest) == (None, None, None)
+        with pytest.raises(RuntimeError, match="grad_output"):
+            aten.convolution_backward(grad[:1], x, weight, *rest)
 
 
 def test_bfloat16_convolution_is_that_of_float32():

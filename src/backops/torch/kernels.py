@@ -146,7 +146,6 @@ def convolution_backward(own: Any) -> Kernel:
         windows = stride, padding, dilation
         if (
             not transposed
-            and True in output_mask
             and are_supported(grad_output, input, weight)
             and 2 < input.dim() == weight.dim() < 6
             and output_padding in ([0], [0] * (weight.dim() - 2))  # PyTorch refuses others
