@@ -13,8 +13,7 @@ from torch_support import assert_same, everything_here, watched
 
 import backops
 import backops.torch
-from backops import _native
-from backops.torch import threads
+from backops import _native, _openmp
 
 
 @pytest.fixture(autouse=True)
@@ -51,22 +50,200 @@ def test_own_number_of_threads_is_another_matter():
 
 
 def test_openmp_threads_of_pytorch_are_found():
-    assert isinstance(threads.find_openmp(), _native.Team)
+    assert len(set(_openmp.functions_of_pytorch())) == 2
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_results_on_the_threads_of_pytorch_and_on_ours_are_the_same(count, monkeypatch):
-    torch.set_num_threads(count)
-    with everything_here(), backops.torch.enabled():
-        on_pytorch = gradients()
-        monkeypatch.setattr(threads, "team", None)
-        on_ours = gradients()
-    assert all(torch.equal(a, b) for a, b in zip(on_pytorch, on_ours, strict=True))
+def test_results_on_the_threads_of_pytorch_and_on_ours_are_the_same(count):
+    x, weight = torch.randn(4, 16, 24, 24), torch.randn(16, 16, 3, 3)
+    grad = torch.randn(4, 16, 22, 22)
+    arguments = [1, 1], [0, 0], [1, 1], 1, [True] * 3, "keep", None, count
+    on_pytorch = _native.conv_backward(grad, x, weight, *arguments)
+    on_ours = _native.conv_backward(grad.numpy(), x.numpy(), weight.numpy(), *arguments)
+    for a, b in zip(on_pytorch, on_ours, strict=True):
+        assert a.numpy().tobytes() == b.tobytes()
 
 
 def test_pytorch_without_openmp_is_served_by_our_own_threads(monkeypatch):
-    monkeypatch.setattr(threads.torch, "__file__", "/nowhere/torch/__init__.py")
-    assert threads.find_openmp() is None
+    monkeypatch.setattr(torch, "__file__", "/nowhere/torch/__init__.py")
+    assert _openmp.functions_of_pytorch() is None
+    code = """
+import torch
+torch.__file__ = "/nowhere/torch/__init__.py"
+import os, backops
+torch.set_num_threads(3)
+grad = torch.ones(16, 16, 56, 56)
+before = len(os.listdir("/proc/self/task"))
+backops.avg_pool2d_backward(grad, (16, 16, 112, 112), 2)
+assert len(os.listdir("/proc/self/task")) == before + 2
+"""
+    support.run_python(code, BACKOPS_NUM_THREADS=None)
+
+
+# Plain calls on PyTorch's tensors
+
+LARGE = """
+import torch, backops
+
+grad, x, weight = torch.ones(8, 16, 30, 30), torch.ones(8, 16, 30, 30), torch.ones(16, 16, 3, 3)
+large = 8, 16, 60, 60
+plans = backops.plan.conv_backward(x.shape, weight.shape, padding=1), backops.plan.avg_pool2d_backward(large, 2)
+calls = {
+    "conv": lambda: backops.conv_backward(grad, x, weight, padding=1),
+    "avg": lambda: backops.avg_pool2d_backward(grad, large, 2),
+    "adaptive": lambda: backops.adaptive_avg_pool2d_backward(grad, large),
+    "conv_plan": lambda: plans[0](grad, x, weight),
+    "pool_plan": lambda: plans[1](grad),
+}
+"""
+
+# A team that notes what it is asked for, and does the work on the caller's thread alone.
+NOTED = """
+import ctypes
+from backops import _native, _openmp
+
+noted = []
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+@ctypes.CFUNCTYPE(None, FUNCTION, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+def run(function, data, threads, flags):
+    noted.append(threads)
+    function(data)
+
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def thread_number():
+    return 0
+
+_openmp.functions_of_pytorch = lambda: tuple(
+    ctypes.cast(f, ctypes.c_void_p).value for f in (run, thread_number)
+)
+
+def threads_of(call):
+    noted.clear()
+    call()
+    return set(noted)
+"""
+
+
+def test_plain_calls_ask_for_as_many_threads_as_pytorch_has():
+    code = """
+torch.set_num_threads(3)
+for name in ("conv", "avg", "adaptive"):
+    assert threads_of(calls[name]) == {3}, (name, noted)
+torch.set_num_threads(2)
+for name, call in calls.items():
+    alone = name.endswith("plan") and backops.get_num_threads() == 1
+    assert threads_of(call) == (set() if alone else {2}), (name, noted)
+assert threads_of(lambda: backops.avg_pool2d_backward(grad.numpy(), large, 2)) == set()
+backops.set_num_threads(4)
+for name in ("conv", "avg", "adaptive"):
+    assert threads_of(calls[name]) == {4}, (name, noted)
+backops.set_num_threads(1)
+for name, call in calls.items():
+    assert threads_of(call) == set(), (name, noted)
+"""
+    support.run_python(NOTED + LARGE + code, BACKOPS_NUM_THREADS=None)
+
+
+def test_environment_goes_before_pytorch():
+    code = """
+torch.set_num_threads(2)
+assert threads_of(calls["avg"]) == {3}
+"""
+    support.run_python(NOTED + LARGE + code, BACKOPS_NUM_THREADS=3)
+
+
+def test_plans_use_no_more_threads_than_when_they_were_made():
+    code = """
+assert threads_of(calls["conv_plan"]) == {2}
+assert threads_of(calls["pool_plan"]) == {2}
+"""
+    begin = "import backops; backops.set_num_threads(2)\n"
+    support.run_python(begin + NOTED + LARGE + "backops.set_num_threads(4)" + code)
+
+
+def test_plain_calls_run_on_the_workers_of_pytorch():
+    # Workers that wait asleep are woken for nothing but work.
+    code = """
+import os, pathlib, time
+torch.set_num_threads(3)
+torch.exp(torch.ones(1_000_000))
+
+def wakings():
+    time.sleep(0.1)
+    return {
+        task.name: next(line for line in (task / "status").read_text().splitlines()
+                        if line.startswith("voluntary"))
+        for task in pathlib.Path("/proc/self/task").iterdir() if task.name != str(os.getpid())
+    }
+
+for name in ("conv", "avg", "adaptive"):
+    before = wakings()
+    calls[name]()
+    after = wakings()
+    assert after.keys() == before.keys(), name  # no threads beside
+    assert sum(after[task] != before[task] for task in after) == 2, name
+"""
+    support.run_python(LARGE + code, BACKOPS_NUM_THREADS=None, OMP_WAIT_POLICY="passive")
+
+
+def test_pytorch_imported_after_the_first_call():
+    code = """
+import sys, numpy, backops
+grad = numpy.ones((8, 16, 30, 30), numpy.float32)
+for _ in range(2):
+    backops.avg_pool2d_backward(grad, (8, 16, 60, 60), 2)
+assert "torch" not in sys.modules and "backops._openmp" not in sys.modules
+"""
+    checks = """
+torch.set_num_threads(3)
+assert threads_of(calls["avg"]) == {3}
+"""
+    support.run_python(code + NOTED + LARGE + checks, BACKOPS_NUM_THREADS=None)
+
+
+def test_plain_calls_in_the_child_of_a_fork():
+    # Its parent's workers are not there.
+    code = """
+import os, signal
+torch.set_num_threads(3)
+expected = calls["conv"]()[1]
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    os._exit(0 if torch.equal(calls["conv"]()[1], expected) else 1)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    support.run_python(LARGE + code, BACKOPS_NUM_THREADS=None)
+
+
+def test_plain_calls_in_many_python_threads():
+    x, weight, grad = (
+        torch.randn(4, 16, 24, 24),
+        torch.randn(16, 16, 3, 3),
+        torch.randn(4, 16, 22, 22),
+    )
+    expected = backops.conv_backward(grad, x, weight)
+    failures = []
+
+    def body(count):
+        try:
+            torch.set_num_threads(count)
+            for _ in range(10):
+                for a, e in zip(backops.conv_backward(grad, x, weight), expected, strict=True):
+                    assert_same(a, e, terms=5000)
+        except BaseException as error:
+            failures.append(error)
+
+    callers = [threading.Thread(target=body, args=(1 + i % 3,)) for i in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not failures, failures[0]
+
+
+# Passes of backward in PyTorch
 
 
 @functools.cache

@@ -28,7 +28,7 @@ class Calls:
 
         def call(*arguments: Any) -> Any:
             self.operators.append(name)
-            self.threads.append(arguments[-2])
+            self.threads.append(arguments[-1])
             return function(*arguments)
 
         return call if name in OPERATORS else function

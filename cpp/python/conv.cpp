@@ -161,7 +161,7 @@ nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvR
 nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle weight,
                          nb::handle stride, nb::handle padding, nb::handle dilation,
                          nb::handle groups, nb::handle output_mask, nb::handle precision,
-                         nb::handle out, nb::handle thread_count, const Team* team) {
+                         nb::handle out, nb::handle thread_count) {
   try {
     const Array source = view_of(grad_output, "{grad_output}");
     ConvProblem problem;
@@ -179,7 +179,7 @@ nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle we
     tensors.weight = kernel.view();
     check_conv_inputs(problem, tensors);
     const ConvResults results = make_results(out, grad_output, source, problem);
-    const CallThreads threads = call_threads(thread_count, team);
+    const CallThreads threads = call_threads(grad_output, source, thread_count);
     const bool deterministic = g_deterministic;
     const auto plan = find_or_make_plan(problem, threads.count, deterministic);
     return run_conv(*plan, tensors, results, {}, threads);
@@ -214,8 +214,9 @@ struct PythonConvPlan {
       tensors.weight = kernel.view();
       plan->check_inputs(tensors);
       const ConvResults results = make_results(out, grad_output, source, problem);
-      return run_conv(*plan, tensors, results, memory,
-                      {std::min<int>(threads, g_threads), nullptr});
+      CallThreads on = call_threads(grad_output, source, nb::none());
+      on.count = std::min(on.count, threads);
+      return run_conv(*plan, tensors, results, memory, on);
     } catch (const Error& error) {
       raise_as_python(error, "plan.conv_backward", conv_name);
     }
@@ -282,7 +283,7 @@ void bind_conv(nb::module_& m) {
   m.def("conv_backward", conv_backward, "grad_output"_a.none(), "input"_a.none(), "weight"_a.none(),
         "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
         "output_mask"_a.none(), "precision"_a.none(), "out"_a.none(),
-        "threads"_a.none() = nb::none(), "team"_a.none() = nb::none());
+        "threads"_a.none() = nb::none());
   m.def("plan_conv", plan_conv, "input_shape"_a.none(), "weight_shape"_a.none(), "stride"_a.none(),
         "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(), "output_mask"_a.none(),
         "precision"_a.none(), "dtype"_a.none());

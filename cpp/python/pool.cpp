@@ -81,7 +81,7 @@ nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& res
 
 template <class SetWindows>
 nb::object pool_backward(const char* function, int rank, nb::handle grad_output, nb::handle input,
-                         nb::handle out, const CallThreads& threads,
+                         nb::handle out, nb::handle thread_count,
                          const SetWindows& set_windows_of) {
   try {
     const Array source = view_of(grad_output, "{grad_output}");
@@ -98,6 +98,7 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     // Before the plan is made: tables for a result that fits no memory would fit none either.
     const Result result = make_result(out, grad_output, source, problem);
     if (!plan) plan = find_or_make_plan(problem);
+    const CallThreads threads = call_threads(grad_output, source, thread_count);
     return run_plan(*plan, source, result, {}, threads);
   } catch (const Error& error) {
     raise_as_python(error, function, pool_name);
@@ -108,11 +109,11 @@ nb::object avg_pool_backward(const char* function, int rank, nb::handle grad_out
                              nb::handle input, nb::handle kernel_size, nb::handle stride,
                              nb::handle padding, nb::handle ceil_mode, nb::handle count_include_pad,
                              nb::handle divisor_override, nb::handle precision, nb::handle out,
-                             nb::handle threads, const Team* team) {
+                             nb::handle threads) {
   const WindowArguments windows{kernel_size,       stride,           padding,  ceil_mode,
                                 count_include_pad, divisor_override, precision};
   return pool_backward(
-      function, rank, grad_output, input, out, call_threads(threads, team),
+      function, rank, grad_output, input, out, threads,
       [&](PoolProblem& problem, const TensorView&) { set_windows(problem, windows); });
 }
 
@@ -130,10 +131,8 @@ void set_output_size(PoolProblem& problem, const TensorView& grad_output) {
 }
 
 nb::object adaptive_avg_pool_backward(const char* function, int rank, nb::handle grad_output,
-                                      nb::handle input, nb::handle out, nb::handle threads,
-                                      const Team* team) {
-  return pool_backward(function, rank, grad_output, input, out, call_threads(threads, team),
-                       set_output_size);
+                                      nb::handle input, nb::handle out, nb::handle threads) {
+  return pool_backward(function, rank, grad_output, input, out, threads, set_output_size);
 }
 
 struct PythonPlan {
@@ -155,7 +154,9 @@ struct PythonPlan {
       const Memory memory = read_workspace(workspace, workspace_size());
       plan->check_grad_output(source.view);
       const Result result = make_result(out, grad_output, source, plan->problem());
-      return run_plan(*plan, source, result, memory, {std::min<int>(threads, g_threads), nullptr});
+      CallThreads on = call_threads(grad_output, source, nb::none());
+      on.count = std::min(on.count, threads);
+      return run_plan(*plan, source, result, memory, on);
     } catch (const Error& error) {
       raise_as_python(error, function, pool_name);
     }
@@ -267,11 +268,9 @@ void bind_pool(nb::module_& m) {
   m.def("avg_pool_backward", avg_pool_backward, "function"_a, "rank"_a, "grad_output"_a.none(),
         "input"_a.none(), "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(),
         "ceil_mode"_a.none(), "count_include_pad"_a.none(), "divisor_override"_a.none(),
-        "precision"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none(),
-        "team"_a.none() = nb::none());
+        "precision"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none());
   m.def("adaptive_avg_pool_backward", adaptive_avg_pool_backward, "function"_a, "rank"_a,
-        "grad_output"_a.none(), "input"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none(),
-        "team"_a.none() = nb::none());
+        "grad_output"_a.none(), "input"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none());
   m.def("plan_avg_pool", plan_avg_pool, "function"_a, "rank"_a, "input_shape"_a.none(),
         "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(), "ceil_mode"_a.none(),
         "count_include_pad"_a.none(), "divisor_override"_a.none(), "precision"_a.none(),

@@ -2,11 +2,14 @@
 
 #include <nanobind/stl/string.h>
 
+#include <cstdlib>
+
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/threads.h"
 #include "python/arrays.h"
 #include "python/bindings.h"
+#include "python/pytorch.h"
 
 namespace nb = nanobind;
 
@@ -26,12 +29,19 @@ int read_thread_count(nb::handle n, const char* argument) {
   return static_cast<int>(value);
 }
 
-void set_num_threads(nb::handle n) { g_threads = read_thread_count(n, "set_num_threads: n"); }
+// Somebody chose g_threads: it is more than a default.
+std::atomic<bool> g_threads_are_chosen{false};
 
-// The addresses of two functions: of GOMP_parallel and omp_get_thread_num, say.
-Team make_team(std::uintptr_t run, std::uintptr_t thread_number) {
-  return {reinterpret_cast<decltype(Team::run)>(run),
-          reinterpret_cast<decltype(Team::thread_number)>(thread_number)};
+void set_num_threads(nb::handle n) {
+  g_threads = read_thread_count(n, "set_num_threads: n");
+  g_threads_are_chosen = true;
+}
+
+void read_environment() {
+  active_isa();
+  g_threads = default_thread_count();
+  const char* const text = std::getenv("BACKOPS_NUM_THREADS");
+  g_threads_are_chosen = text != nullptr && *text != '\0';
 }
 
 // Pooling is deterministic for any number of threads anyway; convolution looks at the flag.
@@ -45,18 +55,17 @@ void set_deterministic(nb::handle flag) {
 
 }  // namespace
 
-CallThreads call_threads(nb::handle count, const Team* team) {
-  if (count.is_none()) return {g_threads, team};
-  return {read_thread_count(count, "threads"), team, true};
+CallThreads call_threads(nb::handle object, const Array& array, nb::handle count) {
+  const bool pytorch = array.origin != Origin::numpy && is_pytorch_tensor(object);
+  const Team* const team = pytorch ? pytorch_team() : nullptr;
+  if (!count.is_none()) return {read_thread_count(count, "threads"), team, true};
+  return {pytorch && !g_threads_are_chosen ? pytorch_thread_count() : g_threads.load(), team};
 }
 
 void bind_settings(nb::module_& m) {
   using namespace nb::literals;
   // Not done while the module loads: an error there would always be an ImportError.
-  m.def("read_environment", [] {
-    active_isa();
-    g_threads = default_thread_count();
-  });
+  m.def("read_environment", read_environment);
   m.def("isa", [] { return name_of(active_isa()); });
   m.def("capabilities", [] { return capability_names(active_cpu()); });
   m.def("cache_bytes",
@@ -64,7 +73,7 @@ void bind_settings(nb::module_& m) {
   m.def("set_num_threads", set_num_threads, "n"_a.none());
   m.def("get_num_threads", [] { return g_threads.load(); });
   m.def("set_deterministic", set_deterministic, "flag"_a.none());
-  nb::class_<Team>(m, "Team").def(nb::new_(&make_team), "run"_a, "thread_number"_a);
+  watch_forks();
 }
 
 }  // namespace backops::python

@@ -6,14 +6,14 @@
 #include <atomic>
 
 #include "base/threads.h"
+#include "python/arrays.h"
 
 namespace backops::python {
 
 extern std::atomic<int> g_threads;
 extern std::atomic<bool> g_deterministic;
 
-// Where one call runs: `count` threads of `team`, or of our own pool if that is null. Without a
-// count, as many as set_num_threads says.
+// Where one call runs: `count` threads of `team`, or of our own pool if that is null.
 struct CallThreads {
   int count;
   const Team* team;
@@ -21,6 +21,10 @@ struct CallThreads {
   // kernels write.
   bool for_kernel = false;
 };
-CallThreads call_threads(nanobind::handle count, const Team* team);
+
+// Of a call whose gradient came as `object`. Calls on PyTorch's tensors run on its threads, and as
+// many as it has, unless set_num_threads or the environment says otherwise. A `count` that is not
+// None goes before all of that.
+CallThreads call_threads(nanobind::handle object, const Array& array, nanobind::handle count);
 
 }  // namespace backops::python

@@ -13,9 +13,6 @@ def set_num_threads(n: int) -> None: ...
 def get_num_threads() -> int: ...
 def set_deterministic(flag: bool) -> None: ...
 
-class Team:
-    def __init__(self, run: int, thread_number: int) -> None: ...
-
 def fill_and_copy(
     target: int, target_bytes: int, source: int, source_bytes: int, threads: int, /
 ) -> None: ...
@@ -36,7 +33,6 @@ def avg_pool_backward(
     precision: Any,
     out: Any,
     threads: int | None = ...,
-    team: Team | None = ...,
 ) -> Any: ...
 def adaptive_avg_pool_backward(
     function: str,
@@ -45,7 +41,6 @@ def adaptive_avg_pool_backward(
     input: Any,
     out: Any,
     threads: int | None = ...,
-    team: Team | None = ...,
 ) -> Any: ...
 def plan_avg_pool(
     function: str,
@@ -100,7 +95,6 @@ def conv_backward(
     precision: Any,
     out: Any,
     threads: int | None = ...,
-    team: Team | None = ...,
 ) -> tuple[Any, Any, Any]: ...
 def plan_conv(
     input_shape: Any,

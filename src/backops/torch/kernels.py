@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from backops import _native, errors
-from backops.torch import choice, threads
+from backops.torch import choice
 from backops.torch.layouts import (
     empty_image,
     gradient_formats,
@@ -64,7 +64,7 @@ def avg_pool_backward(own: Any, rank: int) -> Kernel:
             try:
                 return _native.avg_pool_backward(
                     function, rank, grad_output, input, *windows, "keep",
-                    result_of_pool(input, rank, **out), torch.get_num_threads(), threads.team,
+                    result_of_pool(input, rank, **out), torch.get_num_threads(),
                 )  # fmt: skip
             except NOT_FOR_US:
                 pass
@@ -84,7 +84,7 @@ def adaptive_avg_pool_backward(own: Any, rank: int) -> Kernel:
             try:
                 return _native.adaptive_avg_pool_backward(
                     function, rank, grad_output, input, result_of_pool(input, rank, **out),
-                    torch.get_num_threads(), threads.team,
+                    torch.get_num_threads(),
                 )  # fmt: skip
             except NOT_FOR_US:
                 pass
@@ -155,7 +155,7 @@ def convolution_backward(own: Any) -> Kernel:
                 return _native.conv_backward(
                     grad_output, input, weight, *windows, groups, output_mask, "keep",
                     results_of_conv(input, weight, *windows, groups, output_mask),
-                    torch.get_num_threads(), threads.team,
+                    torch.get_num_threads(),
                 )  # fmt: skip
             except NOT_FOR_US:
                 pass
