@@ -24,7 +24,8 @@ def samples(operator, dtype):
     from torch.testing._internal.common_methods_invocations import op_db
 
     for info in op_db:
-        if OPERATORS.get(info.name) != operator:
+        # PyTorch's forward avg_pool3d has no float16.
+        if OPERATORS.get(info.name) != operator or dtype not in info.supported_dtypes("cpu"):
             continue
         for sample in info.sample_inputs("cpu", dtype, requires_grad=True):
             leaves = [
@@ -69,7 +70,7 @@ def check(operator, dtype, second_order):
                 assert gradcheck(call, leaves, fast_mode=True)
                 assert gradgradcheck(call, leaves, fast_mode=True)
         for a, e in zip(actual, expected, strict=True):
-            assert_same(a, e, terms=500, strides=False)
+            assert_same(a, e, terms=500)
     return count
 
 
