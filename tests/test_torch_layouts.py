@@ -211,3 +211,25 @@ for make in (depthwise, lambda: nn.Conv2d(16, 8, 3, groups=4), lambda: nn.Conv2d
         check(make, channels_last, autocast=True)
 """
     support.run_python(COMPILED + code, timeout=600, ONEDNN_MAX_CPU_ISA="AVX512_CORE_FP16")
+
+
+@pytest.mark.slow
+def test_pools_that_inductor_computes_itself():
+    # As docs/pytorch.md says.
+    code = """
+def comes_here(pool, *shape):
+    torch._dynamo.reset()
+    x = torch.randn(shape, requires_grad=True)
+    with everything_here(), watched() as calls:
+        torch.compile(pool)(x).sum().backward()
+    return bool(calls.operators)
+
+assert comes_here(nn.AvgPool2d(6, 1), 2, 4, 8, 8)
+assert not comes_here(nn.AvgPool2d(6), 2, 4, 12, 12)
+assert comes_here(nn.AvgPool1d(26, 1), 2, 4, 40)
+assert comes_here(nn.AvgPool3d(6, 1), 2, 4, 8, 8, 8)
+assert comes_here(nn.AdaptiveAvgPool2d(3), 2, 4, 8, 8)
+torch._inductor.config.cpp_wrapper = True
+assert not comes_here(nn.Conv2d(4, 4, 3), 2, 4, 8, 8)
+"""
+    support.run_python(COMPILED + code, timeout=600)

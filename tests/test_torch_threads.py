@@ -87,13 +87,14 @@ import torch, backops
 
 grad, x, weight = torch.ones(8, 16, 30, 30), torch.ones(8, 16, 30, 30), torch.ones(16, 16, 3, 3)
 large = 8, 16, 60, 60
-plans = backops.plan.conv_backward(x.shape, weight.shape, padding=1), backops.plan.avg_pool2d_backward(large, 2)
+conv_plan = backops.plan.conv_backward(x.shape, weight.shape, padding=1)
+pool_plan = backops.plan.avg_pool2d_backward(large, 2)
 calls = {
     "conv": lambda: backops.conv_backward(grad, x, weight, padding=1),
     "avg": lambda: backops.avg_pool2d_backward(grad, large, 2),
     "adaptive": lambda: backops.adaptive_avg_pool2d_backward(grad, large),
-    "conv_plan": lambda: plans[0](grad, x, weight),
-    "pool_plan": lambda: plans[1](grad),
+    "conv_plan": lambda: conv_plan(grad, x, weight),
+    "pool_plan": lambda: pool_plan(grad),
 }
 """
 

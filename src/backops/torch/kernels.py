@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import profiler
 
 from backops import _native, errors
 from backops.torch import choice
@@ -40,6 +41,14 @@ def are_supported(first: Any, *others: Any) -> bool:
     return True
 
 
+def computed(name: str, operator: Callable[..., Any], *arguments: Any) -> Any:
+    """What `operator` returns; profilers, which know PyTorch's name for it, see ours inside."""
+    if not profiler._is_profiler_enabled:  # a range costs some microseconds, watched or not
+        return operator(*arguments)
+    with profiler.record_function(f"backops::{name}"):
+        return operator(*arguments)
+
+
 # ---- pooling -------------------------------------------------------------------------------------
 
 
@@ -62,7 +71,8 @@ def avg_pool_backward(own: Any, rank: int) -> Kernel:
         # PyTorch refuses a divisor of 0, which means none here.
         if divisor_override != 0 and is_ours(grad_output, input, **out):
             try:
-                return _native.avg_pool_backward(
+                return computed(
+                    function, _native.avg_pool_backward,
                     function, rank, grad_output, input, *windows, "keep",
                     result_of_pool(input, rank, **out), torch.get_num_threads(),
                 )  # fmt: skip
@@ -82,7 +92,8 @@ def adaptive_avg_pool_backward(own: Any, rank: int) -> Kernel:
     def backward(keyset: Any, grad_output: Any, input: Any, **out: Any) -> Any:
         if is_ours(grad_output, input, **out):
             try:
-                return _native.adaptive_avg_pool_backward(
+                return computed(
+                    function, _native.adaptive_avg_pool_backward,
                     function, rank, grad_output, input, result_of_pool(input, rank, **out),
                     torch.get_num_threads(),
                 )  # fmt: skip
@@ -152,7 +163,8 @@ def convolution_backward(own: Any) -> Kernel:
             and choice.conv_is_faster(input, weight, groups, output_mask[0])
         ):
             try:
-                return _native.conv_backward(
+                return computed(
+                    "conv_backward", _native.conv_backward,
                     grad_output, input, weight, *windows, groups, output_mask, "keep",
                     results_of_conv(input, weight, *windows, groups, output_mask),
                     torch.get_num_threads(),
