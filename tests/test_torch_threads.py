@@ -119,7 +119,8 @@ _openmp.functions_of_pytorch = lambda: tuple(
     ctypes.cast(f, ctypes.c_void_p).value for f in (run, thread_number)
 )
 
-def threads_of(call):
+# The sizes of a call's regions.
+def asked_for(call):
     noted.clear()
     call()
     return set(noted)
@@ -128,20 +129,18 @@ def threads_of(call):
 
 def test_plain_calls_ask_for_as_many_threads_as_pytorch_has():
     code = """
-torch.set_num_threads(3)
-for name in ("conv", "avg", "adaptive"):
-    assert threads_of(calls[name]) == {3}, (name, noted)
-torch.set_num_threads(2)
-for name, call in calls.items():
-    alone = name.endswith("plan") and backops.get_num_threads() == 1
-    assert threads_of(call) == (set() if alone else {2}), (name, noted)
-assert threads_of(lambda: backops.avg_pool2d_backward(grad.numpy(), large, 2)) == set()
+for count in (3, 2):
+    torch.set_num_threads(count)
+    for name, call in calls.items():
+        alone = name.endswith("plan") and backops.get_num_threads() == 1
+        assert asked_for(call) == (set() if alone else {count}), (name, noted)
+assert asked_for(lambda: backops.avg_pool2d_backward(grad.numpy(), large, 2)) == set()
 backops.set_num_threads(4)
 for name in ("conv", "avg", "adaptive"):
-    assert threads_of(calls[name]) == {4}, (name, noted)
+    assert 4 in asked_for(calls[name]), (name, noted)
 backops.set_num_threads(1)
 for name, call in calls.items():
-    assert threads_of(call) == set(), (name, noted)
+    assert asked_for(call) == set(), (name, noted)
 """
     support.run_python(NOTED + LARGE + code, BACKOPS_NUM_THREADS=None)
 
@@ -149,18 +148,20 @@ for name, call in calls.items():
 def test_environment_goes_before_pytorch():
     code = """
 torch.set_num_threads(2)
-assert threads_of(calls["avg"]) == {3}
+assert asked_for(calls["avg"]) == {3}
 """
     support.run_python(NOTED + LARGE + code, BACKOPS_NUM_THREADS=3)
 
 
-def test_plans_use_no_more_threads_than_when_they_were_made():
+def test_regions_have_all_threads_of_pytorch():
+    # Where one has fewer, GNU's runtime ends the others, and the next region starts them anew.
     code = """
-assert threads_of(calls["conv_plan"]) == {2}
-assert threads_of(calls["pool_plan"]) == {2}
+torch.set_num_threads(5)
+for name, call in calls.items():
+    assert asked_for(call) == {5}, (name, noted)
 """
     begin = "import backops; backops.set_num_threads(2)\n"
-    support.run_python(begin + NOTED + LARGE + "backops.set_num_threads(4)" + code)
+    support.run_python(begin + NOTED + LARGE + code)
 
 
 def test_plain_calls_run_on_the_workers_of_pytorch():
@@ -198,7 +199,7 @@ assert "torch" not in sys.modules and "backops._openmp" not in sys.modules
 """
     checks = """
 torch.set_num_threads(3)
-assert threads_of(calls["avg"]) == {3}
+assert asked_for(calls["avg"]) == {3}
 """
     support.run_python(code + NOTED + LARGE + checks, BACKOPS_NUM_THREADS=None)
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -162,12 +163,14 @@ void run_on(const Team& team, int threads, Work work, void* context) {
     Work work;
     void* context;
     int (*thread_number)();
-  } job{work, context, team.thread_number};
+    int threads;
+  } job{work, context, team.thread_number, threads};
   const auto take_part = [](void* data) {
     const Job& own = *static_cast<Job*>(data);
-    own.work(own.context, own.thread_number());
+    const int worker = own.thread_number();
+    if (worker < own.threads) own.work(own.context, worker);
   };
-  team.run(take_part, &job, static_cast<unsigned>(threads), 0);
+  team.run(take_part, &job, static_cast<unsigned>(std::max(threads, team.size)), 0);
 }
 
 }  // namespace

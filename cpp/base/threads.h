@@ -28,6 +28,10 @@ struct Team {
   void (*run)(void (*function)(void*), void* data, unsigned threads, unsigned flags);
   // Inside `function`: 0 for the caller, another number below `threads` for each other thread.
   int (*thread_number)();
+  // How many threads its owner uses. Work for fewer is still run on all of them, most of which then
+  // do nothing: GNU's runtime ends threads that a region does not ask for, and the next one starts
+  // them anew.
+  int size = 1;
 };
 
 // While one exists, run_parallel of the thread that made it uses `team` in place of the pool; null

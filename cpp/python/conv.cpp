@@ -152,7 +152,7 @@ nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvR
       temporary.reset(new char[bytes]);
       memory = temporary.get();
     }
-    const OnTeam on_team(threads.team);
+    const OnTeam on_team(threads.team_or_null());
     plan.run(tensors, memory, threads.count);
   }
   return results.finish();

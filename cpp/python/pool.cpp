@@ -73,7 +73,7 @@ nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& res
     const WithoutGil released;
     char* const memory =
         workspace.data ? workspace.data : own_workspace(plan.workspace_bytes(threads.count));
-    const OnTeam on_team(threads.team);
+    const OnTeam on_team(threads.team_or_null());
     plan.run(source.view, result.view(), memory, threads.count);
   }
   return result.finish();

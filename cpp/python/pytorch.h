@@ -15,8 +15,8 @@ bool is_pytorch_tensor(nanobind::handle object);
 // torch.get_num_threads(), within the limits of run_parallel.
 int pytorch_thread_count();
 
-// The threads of PyTorch's OpenMP runtime. Null where it has none, and in the child of a fork,
-// which has none of its parent's threads: OpenMP would wait for them there.
+// The threads of PyTorch's OpenMP runtime, their number left open. Null where it has none, and in
+// the child of a fork, which has none of its parent's threads: OpenMP would wait for them there.
 const Team* pytorch_team();
 
 // Must be called once, so that forks are noticed.

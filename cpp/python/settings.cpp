@@ -56,10 +56,16 @@ void set_deterministic(nb::handle flag) {
 }  // namespace
 
 CallThreads call_threads(nb::handle object, const Array& array, nb::handle count) {
-  const bool pytorch = array.origin != Origin::numpy && is_pytorch_tensor(object);
-  const Team* const team = pytorch ? pytorch_team() : nullptr;
-  if (!count.is_none()) return {read_thread_count(count, "threads"), team, true};
-  return {pytorch && !g_threads_are_chosen ? pytorch_thread_count() : g_threads.load(), team};
+  CallThreads threads{g_threads, {}, !count.is_none()};
+  if (threads.for_kernel) threads.count = read_thread_count(count, "threads");
+  if (array.origin == Origin::numpy || !is_pytorch_tensor(object)) return threads;
+  const int pytorch_threads = threads.for_kernel ? threads.count : pytorch_thread_count();
+  if (!g_threads_are_chosen) threads.count = pytorch_threads;
+  if (const Team* team = pytorch_team()) {
+    threads.team = *team;
+    threads.team->size = pytorch_threads;
+  }
+  return threads;
 }
 
 void bind_settings(nb::module_& m) {

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
+#include <optional>
 
 #include "base/threads.h"
 #include "python/arrays.h"
@@ -13,13 +14,15 @@ namespace backops::python {
 extern std::atomic<int> g_threads;
 extern std::atomic<bool> g_deterministic;
 
-// Where one call runs: `count` threads of `team`, or of our own pool if that is null.
+// Where one call runs: `count` threads of `team`, or of our own pool if there is none.
 struct CallThreads {
   int count;
-  const Team* team;
+  std::optional<Team> team;
   // Only PyTorch, calling us as a kernel of its own, gives a count. It keeps its own books of what
   // kernels write.
   bool for_kernel = false;
+
+  const Team* team_or_null() const { return team ? &*team : nullptr; }
 };
 
 // Of a call whose gradient came as `object`. Calls on PyTorch's tensors run on its threads, and as

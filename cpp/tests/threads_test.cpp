@@ -193,11 +193,13 @@ void run_on_new_threads(void (*function)(void*), void* data, unsigned threads, u
 }
 
 std::atomic<int> g_team_runs{0};
+std::atomic<unsigned> g_team_threads{0};  // what the last run was asked for
 
 constexpr Team kNewThreads{run_on_new_threads, [] { return t_number; }};
 constexpr Team kCountedThreads{
     [](void (*function)(void*), void* data, unsigned threads, unsigned flags) {
       ++g_team_runs;
+      g_team_threads = threads;
       run_on_new_threads(function, data, threads, flags);
     },
     [] { return t_number; }};
@@ -209,6 +211,18 @@ void test_work_on_a_team() {
     bool right = true;
     for (int repeat = 0; repeat < 20; ++repeat) right &= run_job(200, threads);
     CHECK(right);
+  }
+}
+
+// A region for fewer threads would end the others; but no more of them work than were asked for.
+void test_regions_of_a_team_have_all_of_its_threads() {
+  Team team = kCountedThreads;
+  team.size = 6;
+  const OnTeam on_team(&team);
+  for (const int threads : {2, 3, kMostWorkers}) {
+    const Situation here("threads=%d", threads);
+    CHECK(run_job(200, threads));
+    CHECK_EQUAL(g_team_threads.load(), static_cast<unsigned>(std::max(threads, 6)));
   }
 }
 
@@ -385,6 +399,7 @@ int main() {
   test_many_callers_at_once();
   test_callers_come_and_go();
   test_work_on_a_team();
+  test_regions_of_a_team_have_all_of_its_threads();
   test_team_is_that_of_the_caller();
   test_many_callers_with_teams();
   test_one_plan_run_by_many();
