@@ -162,13 +162,14 @@ void sum_lanes(const SumLanes& args) {
   constexpr int kChains = 4;  // additions that do not wait for each other
   const auto* from = static_cast<const typename V::Sum*>(a.source);
   auto* const to = static_cast<typename V::Sum*>(a.sums);
-  V own[kChains] = {V::load(to), V::fill(0), V::fill(0), V::fill(0)};
+  V own[kChains] = {V::fill(0), V::fill(0), V::fill(0), V::fill(0)};
   std::int64_t j = 0;
   for (; j + kChains <= a.count; j += kChains) {
     for (int i = 0; i < kChains; ++i) own[i] = own[i] + V::load(from + (j + i) * a.pitch);
   }
   for (; j < a.count; ++j) own[0] = own[0] + V::load(from + j * a.pitch);
-  ((own[0] + own[1]) + (own[2] + own[3])).store(to);
+  // The sum so far is added last: it is the largest, and rounds the most.
+  (V::load(to) + ((own[0] + own[1]) + (own[2] + own[3]))).store(to);
 }
 
 }  // namespace
