@@ -72,8 +72,7 @@ Bias bias_of(const TensorView* view) {
   return {view->data, view->stride_bytes[0]};
 }
 
-// Calls body(task, worker) for every task, on several threads: always as many, for an OpenMP team
-// that shrinks ends its threads, and starts them anew when it grows.
+// Calls body(task, worker) for every task, on several threads.
 template <class Body>
 void for_tasks(std::int64_t tasks, int threads, const Body& body) {
   if (tasks == 0) return;
@@ -82,7 +81,7 @@ void for_tasks(std::int64_t tasks, int threads, const Body& body) {
     const Body& body;
   } job{TaskQueue(tasks, threads), body};
   run_parallel(
-      tasks == 1 ? 1 : threads,
+      static_cast<int>(std::min<std::int64_t>(threads, tasks)),
       [](void* context, int worker) {
         Job& own = *static_cast<Job*>(context);
         own.queue.work(worker, [&](std::int64_t task) { own.body(task, worker); });
