@@ -10,12 +10,16 @@
 #   make picture   the README's picture, from the figures in docs/pictures/bench.json
 #   make fuzz      generated cases for as long as you let it (FUZZ_MINUTES=10)
 #   make format    format all sources
+#
+# Any Python from 3.10 to 3.13 will do (PYTHON=python3.12); the tests of PyTorch want 3.11.
+#
+#   make test-python PYTHON=python3.12   the Python tests without PyTorch, in .venv-python3.12
 
 SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
 FUZZ_MINUTES ?= 10
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -24,7 +28,8 @@ SOURCES := CMakeLists.txt pyproject.toml \
 CPP_FILES := $(shell find cpp examples tests/c -name '*.h' -o -name '*.cpp' -o -name '*.inc' \
   -o -name '*.c')
 
-.PHONY: demo test bench bench-layers bench-train docs picture fuzz format lint types unit sanitize slow clean
+.PHONY: demo test bench bench-layers bench-train docs picture fuzz format lint types unit sanitize slow clean \
+  test-python unit-without-torch
 
 demo: $(VENV)/installed
 	$(BIN)/python -m backops demo
@@ -65,9 +70,18 @@ $(VENV)/installed: $(VENV)/pip $(SOURCES)
 # The tools and libraries that only tests need, or only the documentation; the package itself comes
 # from the rule above.
 $(VENV)/%-tools: $(VENV)/pip pyproject.toml
-	$(PIP) install $$($(BIN)/python -c "import tomllib; \
-	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['$*'])")
+	$(PIP) install $$($(EXTRA) $*)
 	touch $@
+
+$(VENV)/tools-without-torch: $(VENV)/pip pyproject.toml
+	$(PIP) install $$($(EXTRA) test | grep -v '^torch')
+	touch $@
+
+# The packages of an optional dependency. Python 3.10 has no tomllib, but pip brings the same.
+EXTRA := $(BIN)/python -c "import importlib, sys; \
+  toml = importlib.import_module('tomllib' if sys.version_info >= (3, 11) else 'pip._vendor.tomli'); \
+  project = toml.load(open('pyproject.toml', 'rb'))['project']; \
+  print(*project['optional-dependencies'][sys.argv[1]], sep='\n')"
 
 # ---- the parts of make test ----
 
@@ -96,6 +110,13 @@ fuzz: $(VENV)/installed $(VENV)/test-tools
 	while [ $$(date +%s) -lt $$end ]; do \
 	  BACKOPS_FUZZ=1 $(BIN)/python -m pytest -q -n $(JOBS) -k generated || exit 1; \
 	done
+
+# For the versions of Python that have no PyTorch to test with: what does not need it.
+test-python:
+	$(MAKE) unit-without-torch VENV=.venv-$(notdir $(PYTHON))
+
+unit-without-torch: $(VENV)/installed $(VENV)/tools-without-torch
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --without-torch
 
 slow: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m pytest -q -m slow

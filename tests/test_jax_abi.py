@@ -1,5 +1,6 @@
 """The declarations of cpp/python/xla_abi.h against the header that comes with jaxlib."""
 
+import pathlib
 import re
 import subprocess
 
@@ -59,6 +60,9 @@ CONSTANTS = {
 def checks():
     lines = ["#include <cstddef>", '#include "xla/ffi/api/c_api.h"', '#include "python/xla_abi.h"']
     lines.append("using namespace backops::xla;")
+    header = pathlib.Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text()
+    if "XLA_FFI_Extension_Base" not in header:  # renamed by JAX 0.12 at the latest
+        lines.append("using XLA_FFI_Extension_Base = XLA_FFI_InternalExtension;")
     lines.append("static_assert(kMinorVersion <= XLA_FFI_API_MINOR);")
     for (ours, theirs), fields in STRUCTS.items():
         for field in fields.split():
