@@ -111,7 +111,7 @@ bool is_default_context(const Context& context) {
 
 std::shared_ptr<Queue> create_queue() { return all_queues().create(); }
 
-int synchronize_all() { return all_queues().synchronize(); }
+void synchronize_all() { all_queues().synchronize(); }
 
 std::shared_ptr<Queue> queue_of(aclrtStream stream) {
   if (stream == nullptr) return current_context()->default_queue();

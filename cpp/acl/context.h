@@ -49,9 +49,9 @@ std::shared_ptr<Context> default_context(int device_id);
 bool is_default_context(const Context& context);
 void check_device(int device_id);
 
-// All queues; errors are told once.
+// All queues.
 std::shared_ptr<Queue> create_queue();
-int synchronize_all();
+void synchronize_all();
 
 // The queue of a stream; of the default stream for NULL.
 std::shared_ptr<Queue> queue_of(aclrtStream stream);

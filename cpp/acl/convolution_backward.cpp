@@ -26,7 +26,7 @@ class ConvWork : public Work {
   std::size_t workspace_bytes() const override { return plan_.workspace_bytes(); }
 
   // gradOutput, input and weight, then the gradients that are wanted.
-  bool run(const TensorView* tensors, void* workspace) const noexcept override {
+  void run(const TensorView* tensors, void* workspace) const noexcept override {
     const ConvProblem& problem = plan_.problem();
     ConvTensors views;
     views.grad_output = tensors;
@@ -37,7 +37,6 @@ class ConvWork : public Work {
     if (problem.wants_weight) views.grad_weight = next++;
     if (problem.wants_bias) views.grad_bias = next++;
     plan_.run(views, workspace, threads_);
-    return true;
   }
 
  private:

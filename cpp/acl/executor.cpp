@@ -45,9 +45,7 @@ class Launch {
     check_workspace(executor.tensors, workspace_size);
   }
 
-  int operator()() const {
-    return work_->run(views_, workspace_) ? ACL_SUCCESS : ACL_ERROR_INTERNAL_ERROR;
-  }
+  void operator()() const { work_->run(views_, workspace_); }
 
  private:
   void place(std::size_t i, const BoundTensor& tensor) {

@@ -24,9 +24,8 @@ class Work {
  public:
   virtual ~Work() = default;
   virtual std::size_t workspace_bytes() const = 0;
-  // The tensors in the order of the executor's. False where there was no memory; the results are
-  // then undefined.
-  virtual bool run(const TensorView* tensors, void* workspace) const noexcept = 0;
+  // The tensors in the order of the executor's.
+  virtual void run(const TensorView* tensors, void* workspace) const noexcept = 0;
 };
 
 // To be called when a plan of this kind was made: what the plan's engine cleans up when the program

@@ -21,9 +21,8 @@ class PoolWork : public Work {
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
 
   // The forward input, the tensor in the middle, is asked for though only its shape is used.
-  bool run(const TensorView* tensors, void* workspace) const noexcept override {
+  void run(const TensorView* tensors, void* workspace) const noexcept override {
     plan_.run(tensors[0], tensors[2], workspace, threads_);
-    return true;
   }
 
  private:

@@ -101,9 +101,8 @@ struct Copy {
     held_src_ = find_side("src", src, count, from_device);
   }
 
-  int operator()() const {
+  void operator()() const {
     if (count_ > 0) std::memmove(dst_, src_, count_);
-    return ACL_SUCCESS;
   }
 
  private:
@@ -121,9 +120,8 @@ struct Fill {
     if (count > 0) held_ = find_side("devPtr", memory, count, is_on_device(memory));
   }
 
-  int operator()() const {
+  void operator()() const {
     if (count_ > 0) std::memset(memory_, value_, count_);
-    return ACL_SUCCESS;
   }
 
  private:

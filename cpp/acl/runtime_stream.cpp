@@ -19,11 +19,6 @@ std::shared_ptr<Event> find_event(aclrtEvent event, const char* argument) {
                 "expected one from aclrtCreateEvent");
 }
 
-// An error code of a queue is the code it came with.
-void check_queue_error(int error) {
-  if (error != 0) throw Failure(error, "work that was queued before failed: no memory");
-}
-
 void create_stream(aclrtStream* stream) {
   require(stream, "stream");
   current_context();
@@ -35,7 +30,7 @@ void create_stream(aclrtStream* stream) {
 aclError aclrtSynchronizeDevice() {
   return guarded("aclrtSynchronizeDevice", [] {
     current_context();
-    check_queue_error(synchronize_all());
+    synchronize_all();
   });
 }
 
@@ -57,13 +52,12 @@ aclError aclrtDestroyStream(aclrtStream stream) {
       throw Failure(ACL_ERROR_RT_PARAM_INVALID, "stream", "no stream that is alive",
                     "expected one from aclrtCreateStream");
     }
-    check_queue_error(gone->queue->synchronize());
+    gone->queue->synchronize();
   });
 }
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
-  return guarded("aclrtSynchronizeStream",
-                 [&] { check_queue_error(queue_of(stream)->synchronize()); });
+  return guarded("aclrtSynchronizeStream", [&] { queue_of(stream)->synchronize(); });
 }
 
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
@@ -94,8 +88,7 @@ aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
 }
 
 aclError aclrtSynchronizeEvent(aclrtEvent event) {
-  return guarded("aclrtSynchronizeEvent",
-                 [&] { check_queue_error(find_event(event, "event")->synchronize()); });
+  return guarded("aclrtSynchronizeEvent", [&] { find_event(event, "event")->synchronize(); });
 }
 
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status) {

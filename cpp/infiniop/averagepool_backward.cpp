@@ -79,10 +79,9 @@ class AvgPoolBackward {
            !grad_output_.reaches_into(data.grad_output, workspace, bytes);
   }
 
-  infiniStatus_t run(const Data& data, void* workspace) const noexcept {
+  void run(const Data& data, void* workspace) const noexcept {
     plan_.run(grad_output_.at(data.grad_output), grad_input_.at(data.grad_input), workspace,
               threads_);
-    return INFINI_STATUS_SUCCESS;
   }
 
  private:

@@ -107,7 +107,7 @@ class ConvBackward {
     return true;
   }
 
-  infiniStatus_t run(const Data& data, void* workspace) const noexcept {
+  void run(const Data& data, void* workspace) const noexcept {
     const TensorView grad_output = grad_output_.at(data.grad_output);
     const TensorView input = input_.at(data.input), grad_input = input_.at(data.grad_input);
     const TensorView weight = weight_.at(data.weight), grad_weight = weight_.at(data.grad_weight);
@@ -115,7 +115,6 @@ class ConvBackward {
     plan_.run(
         {&grad_output, &input, &weight, &grad_input, &grad_weight, bias_ ? &grad_bias : nullptr},
         workspace, threads_);
-    return INFINI_STATUS_SUCCESS;
   }
 
  private:

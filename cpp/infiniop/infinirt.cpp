@@ -43,9 +43,6 @@ infiniStatus_t find_device(infiniDevice_t device, int device_id) {
   return INFINI_STATUS_SUCCESS;
 }
 
-// An error code of a queue is the status it came with.
-infiniStatus_t status_of_queue(int error) { return static_cast<infiniStatus_t>(error); }
-
 infiniStatus_t create_event(infinirtEvent_t* event_ptr, std::uint32_t flags) {
   return guarded([&] {
     if (event_ptr == nullptr) return INFINI_STATUS_NULL_POINTER;
@@ -79,10 +76,7 @@ infiniStatus_t copy(void* dst, const void* src, std::size_t size, infinirtMemcpy
     if (size == 0) return INFINI_STATUS_SUCCESS;
     if (any_null(dst, src)) return INFINI_STATUS_NULL_POINTER;
     if (!can_be(dst, size) || !can_be(src, size)) return INFINI_STATUS_BAD_PARAM;
-    return launch(stream, [=] {
-      std::memmove(dst, src, size);
-      return INFINI_STATUS_SUCCESS;
-    });
+    return launch(stream, [=] { std::memmove(dst, src, size); });
   });
 }
 
@@ -91,10 +85,7 @@ infiniStatus_t fill(void* ptr, int value, std::size_t count, infinirtStream_t st
     if (count == 0) return INFINI_STATUS_SUCCESS;
     if (ptr == nullptr) return INFINI_STATUS_NULL_POINTER;
     if (!can_be(ptr, count)) return INFINI_STATUS_BAD_PARAM;
-    return launch(stream, [=] {
-      std::memset(ptr, value, count);
-      return INFINI_STATUS_SUCCESS;
-    });
+    return launch(stream, [=] { std::memset(ptr, value, count); });
   });
 }
 
@@ -144,7 +135,10 @@ infiniStatus_t infinirtGetMemInfo(infiniDevice_t device, int device_id, std::siz
 }
 
 infiniStatus_t infinirtDeviceSynchronize() {
-  return guarded([] { return status_of_queue(all_queues().synchronize()); });
+  return guarded([] {
+    all_queues().synchronize();
+    return INFINI_STATUS_SUCCESS;
+  });
 }
 
 // ---- streams -----------------------------------------------------------------------------------
@@ -161,23 +155,26 @@ infiniStatus_t infinirtStreamDestroy(infinirtStream_t stream) {
   return guarded([&] {
     if (stream == nullptr) return INFINI_STATUS_SUCCESS;
     const std::unique_ptr<Stream> own(static_cast<Stream*>(stream));
-    return status_of_queue(own->queue->synchronize());
+    own->queue->synchronize();
+    return INFINI_STATUS_SUCCESS;
   });
 }
 
 infiniStatus_t infinirtStreamSynchronize(infinirtStream_t stream) {
   return guarded([&] {
-    Queue* const queue = queue_of(stream);
-    return queue == nullptr ? INFINI_STATUS_SUCCESS : status_of_queue(queue->synchronize());
+    if (Queue* const queue = queue_of(stream)) queue->synchronize();
+    return INFINI_STATUS_SUCCESS;
   });
 }
 
 infiniStatus_t infinirtStreamWaitEvent(infinirtStream_t stream, infinirtEvent_t event) {
   return guarded([&] {
     if (event == nullptr) return INFINI_STATUS_NULL_POINTER;
-    Queue* const queue = queue_of(stream);
-    if (queue == nullptr) return status_of_queue(event_of(event).synchronize());
-    event_of(event).delay(*queue);
+    if (Queue* const queue = queue_of(stream)) {
+      event_of(event).delay(*queue);
+    } else {
+      event_of(event).synchronize();
+    }
     return INFINI_STATUS_SUCCESS;
   });
 }
@@ -211,7 +208,8 @@ infiniStatus_t infinirtEventQuery(infinirtEvent_t event, infinirtEventStatus_t* 
 infiniStatus_t infinirtEventSynchronize(infinirtEvent_t event) {
   return guarded([&] {
     if (event == nullptr) return INFINI_STATUS_NULL_POINTER;
-    return status_of_queue(event_of(event).synchronize());
+    event_of(event).synchronize();
+    return INFINI_STATUS_SUCCESS;
   });
 }
 
@@ -257,7 +255,7 @@ infiniStatus_t infinirtMallocAsync(void** p_ptr, std::size_t size, infinirtStrea
 }
 
 infiniStatus_t infinirtFreeAsync(void* ptr, infinirtStream_t stream) {
-  return guarded([&] { return launch(stream, [ptr] { return infinirtFree(ptr); }); });
+  return guarded([&] { return launch(stream, [ptr] { free_aligned(ptr); }); });
 }
 
 infiniStatus_t infinirtMemset(void* ptr, int value, std::size_t count) {

@@ -6,7 +6,7 @@
 //   Data                 the pointers of one run
 //   workspace_bytes()
 //   accepts(data, workspace, bytes)   whether a run may have this memory
-//   run(data, workspace)              a status; throws nothing
+//   run(data, workspace)              throws nothing, cannot fail
 #pragma once
 
 #include <cstddef>
@@ -88,10 +88,12 @@ infiniStatus_t compute(InfiniopDescriptor* desc, void* workspace, std::size_t wo
     if (workspace_bytes < needed) return Operator::kTooSmallWorkspace;
     if (workspace == nullptr && needed > 0) return INFINI_STATUS_BAD_PARAM;
     if (!op.accepts(data, workspace, needed)) return INFINI_STATUS_BAD_PARAM;
-    if (stream == nullptr) return op.run(data, workspace);
+    if (stream == nullptr) {
+      op.run(data, workspace);
+      return INFINI_STATUS_SUCCESS;
+    }
     static const WaitAtExit wait_at_exit([] { infinirtDeviceSynchronize(); });
-    return launch(stream,
-                  [shared = own->op, data, workspace] { return shared->run(data, workspace); });
+    return launch(stream, [shared = own->op, data, workspace] { shared->run(data, workspace); });
   });
 }
 

@@ -18,12 +18,14 @@ inline Queue* queue_of(void* stream) {
   return stream == nullptr ? nullptr : static_cast<Stream*>(stream)->queue.get();
 }
 
-// `operation` returns a status; it runs now on the NULL stream, else in its turn.
+// `operation` runs now on the NULL stream, else in its turn.
 template <class Operation>
 infiniStatus_t launch(void* stream, Operation&& operation) {
-  Queue* const queue = queue_of(stream);
-  if (queue == nullptr) return operation();
-  queue->add([operation = std::forward<Operation>(operation)]() -> int { return operation(); });
+  if (Queue* const queue = queue_of(stream)) {
+    queue->add(std::forward<Operation>(operation));
+  } else {
+    operation();
+  }
   return INFINI_STATUS_SUCCESS;
 }
 

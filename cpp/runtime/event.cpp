@@ -7,8 +7,6 @@ namespace backops {
 
 class Event::Recording {
  public:
-  explicit Recording(std::shared_ptr<ErrorSlot> errors) : errors_(std::move(errors)) {}
-
   void finish(bool with_timing) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -28,11 +26,9 @@ class Event::Recording {
     finished_.wait(lock, [this] { return is_done_; });
   }
 
-  int take_error() const { return errors_ ? errors_->take() : 0; }
   std::chrono::steady_clock::time_point time() const { return time_; }
 
  private:
-  const std::shared_ptr<ErrorSlot> errors_;  // of the queue, if there is one
   mutable std::mutex mutex_;
   mutable std::condition_variable finished_;
   bool is_done_ = false;
@@ -47,14 +43,11 @@ std::shared_ptr<Event::Recording> Event::latest() const {
 }
 
 void Event::record(Queue* queue) {
-  auto recording = std::make_shared<Recording>(queue ? queue->errors() : nullptr);
+  auto recording = std::make_shared<Recording>();
   if (queue == nullptr) {
     recording->finish(with_timing_);
   } else {
-    queue->add([recording, with_timing = with_timing_] {
-      recording->finish(with_timing);
-      return 0;
-    });
+    queue->add([recording, with_timing = with_timing_] { recording->finish(with_timing); });
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   latest_ = std::move(recording);
@@ -65,20 +58,14 @@ bool Event::is_done() const {
   return !recording || recording->is_done();
 }
 
-int Event::synchronize() const {
-  const auto recording = latest();
-  if (!recording) return 0;
-  recording->wait();
-  return recording->take_error();
+void Event::synchronize() const {
+  if (const auto recording = latest()) recording->wait();
 }
 
 void Event::delay(Queue& queue) const {
   const auto recording = latest();
   if (!recording || recording->is_done()) return;
-  queue.add([recording] {
-    recording->wait();
-    return 0;
-  });
+  queue.add([recording] { recording->wait(); });
 }
 
 bool Event::elapsed(const Event& start, const Event& end, float* milliseconds) {

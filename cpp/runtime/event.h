@@ -21,8 +21,8 @@ class BACKOPS_API Event {
   // An event that was never recorded is done, and nobody waits for it.
   bool is_done() const;
 
-  // Waits, and takes the error of the queue it was recorded on.
-  int synchronize() const;
+  // Waits for the latest record.
+  void synchronize() const;
 
   // What is added to `queue` from now on waits for the latest record.
   void delay(Queue& queue) const;

@@ -5,8 +5,6 @@
 
 namespace backops {
 
-Queue::Queue() : errors_(std::make_shared<ErrorSlot>()) {}
-
 Queue::~Queue() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -26,10 +24,9 @@ void Queue::add(Operation operation) {
   wake_.notify_one();
 }
 
-int Queue::synchronize() {
+void Queue::synchronize() {
   std::unique_lock<std::mutex> lock(mutex_);
   progress_.wait(lock, [this, last = added_] { return finished_ >= last; });
-  return errors_->take();
 }
 
 void Queue::work() noexcept {
@@ -40,7 +37,7 @@ void Queue::work() noexcept {
     Operation operation = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    errors_->keep(operation());
+    operation();
     // What it held is gone before anybody hears that it is done.
     operation = nullptr;
     lock.lock();
@@ -58,7 +55,7 @@ std::shared_ptr<Queue> QueueGroup::create() {
   return queue;
 }
 
-int QueueGroup::synchronize() {
+void QueueGroup::synchronize() {
   std::vector<std::shared_ptr<Queue>> alive;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -66,12 +63,7 @@ int QueueGroup::synchronize() {
       if (auto shared = queue.lock()) alive.push_back(std::move(shared));
     }
   }
-  int first = 0;
-  for (const std::shared_ptr<Queue>& queue : alive) {
-    const int error = queue->synchronize();
-    if (first == 0) first = error;
-  }
-  return first;
+  for (const std::shared_ptr<Queue>& queue : alive) queue->synchronize();
 }
 
 }  // namespace backops

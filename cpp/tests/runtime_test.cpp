@@ -1,4 +1,4 @@
-// Queues run in order, beside the caller; events mark places in them; errors wait to be asked for.
+// Queues run in order, beside the caller; events mark places in them.
 // Meant to be run under a thread sanitizer too: what operations write is not atomic.
 #include <chrono>
 #include <cstdint>
@@ -15,16 +15,11 @@
 namespace backops {
 namespace {
 
-constexpr int kError = 13, kLaterError = 14;
-
 // An operation that keeps its queue busy until it is let go.
 class Gate {
  public:
   Queue::Operation operation() const {
-    return [open = open_.get_future().share()] {
-      open.wait();
-      return 0;
-    };
+    return [open = open_.get_future().share()] { open.wait(); };
   }
   void open() { open_.set_value(); }
 
@@ -36,12 +31,9 @@ void test_operations_run_in_order() {
   Queue queue;
   std::vector<int> order;
   for (int i = 0; i < 1000; ++i) {
-    queue.add([&order, i] {
-      order.push_back(i);
-      return 0;
-    });
+    queue.add([&order, i] { order.push_back(i); });
   }
-  CHECK_EQUAL(queue.synchronize(), 0);
+  queue.synchronize();
   bool in_order = order.size() == 1000;
   for (std::size_t i = 0; i < order.size(); ++i) in_order &= order[i] == static_cast<int>(i);
   CHECK(in_order);
@@ -52,12 +44,9 @@ void test_operations_run_beside_the_caller() {
   Gate gate;
   std::thread::id worker;
   queue.add(gate.operation());
-  queue.add([&worker] {
-    worker = std::this_thread::get_id();
-    return 0;
-  });
+  queue.add([&worker] { worker = std::this_thread::get_id(); });
   gate.open();  // would never be reached otherwise
-  CHECK_EQUAL(queue.synchronize(), 0);
+  queue.synchronize();
   CHECK(worker != std::this_thread::get_id());
 }
 
@@ -71,25 +60,14 @@ void test_synchronize_does_not_wait_for_what_is_added_meanwhile() {
   first.open();
   waits.join();  // would hang otherwise
   second.open();
-  CHECK_EQUAL(queue.synchronize(), 0);
-}
-
-void test_first_error_is_told_once() {
-  Queue queue;
-  queue.add([] { return kError; });
-  queue.add([] { return kLaterError; });
-  int ran = 0;
-  queue.add([&ran] { return ++ran, 0; });
-  CHECK_EQUAL(queue.synchronize(), kError);
-  CHECK_EQUAL(ran, 1);
-  CHECK_EQUAL(queue.synchronize(), 0);
+  queue.synchronize();
 }
 
 void test_destruction_runs_what_is_queued() {
   int ran = 0;
   {
     Queue queue;
-    for (int i = 0; i < 100; ++i) queue.add([&ran] { return ++ran, 0; });
+    for (int i = 0; i < 100; ++i) queue.add([&ran] { ++ran; });
   }
   CHECK_EQUAL(ran, 100);
 }
@@ -97,8 +75,8 @@ void test_destruction_runs_what_is_queued() {
 void test_operations_let_go_of_what_they_hold() {
   Queue queue;
   auto held = std::make_shared<int>(0);
-  queue.add([held] { return 0; });
-  CHECK_EQUAL(queue.synchronize(), 0);
+  queue.add([held] {});
+  queue.synchronize();
   CHECK_EQUAL(held.use_count(), 1);
 }
 
@@ -106,14 +84,13 @@ void test_group_waits_for_all_its_queues() {
   QueueGroup group;
   const auto first = group.create(), second = group.create();
   int ran = 0, other = 0;
-  first->add([&ran] { return ++ran, 0; });
-  second->add([&other] { return ++other, kError; });
+  first->add([&ran] { ++ran; });
+  second->add([&other] { ++other; });
   {
-    group.create()->add([] { return 0; });
+    group.create()->add([] {});
   }  // gone already
-  CHECK_EQUAL(group.synchronize(), kError);
+  group.synchronize();
   CHECK_EQUAL(ran + other, 2);
-  CHECK_EQUAL(group.synchronize(), 0);
 }
 
 void test_event_is_done_when_its_queue_gets_there() {
@@ -125,19 +102,18 @@ void test_event_is_done_when_its_queue_gets_there() {
   event.record(&queue);
   CHECK(!event.is_done());
   gate.open();
-  CHECK_EQUAL(event.synchronize(), 0);
+  event.synchronize();
   CHECK(event.is_done());
 }
 
-void test_event_tells_the_error_of_its_queue() {
+void test_event_outlives_its_queue() {
   Event event(true);
   {
     Queue queue;
-    queue.add([] { return kError; });
     event.record(&queue);
   }
-  CHECK_EQUAL(event.synchronize(), kError);
-  CHECK_EQUAL(event.synchronize(), 0);
+  event.synchronize();
+  CHECK(event.is_done());
 }
 
 void test_queue_waits_for_an_event_of_another() {
@@ -146,12 +122,12 @@ void test_queue_waits_for_an_event_of_another() {
   Event event(false);
   int value = 0, seen = 0;
   first.add(gate.operation());
-  first.add([&value] { return value = 5, 0; });
+  first.add([&value] { value = 5; });
   event.record(&first);
   event.delay(second);
-  second.add([&] { return seen = value, 0; });
+  second.add([&] { seen = value; });
   gate.open();
-  CHECK_EQUAL(second.synchronize(), 0);
+  second.synchronize();
   CHECK_EQUAL(seen, 5);
 }
 
@@ -163,7 +139,7 @@ void test_recording_anew_does_not_delay_who_waits_already() {
   event.delay(second);
   first.add(gate.operation());
   event.record(&first);
-  CHECK_EQUAL(second.synchronize(), 0);
+  second.synchronize();
   CHECK(!event.is_done());
   gate.open();
 }
@@ -174,15 +150,12 @@ void test_elapsed_time() {
   Gate gate;
   float milliseconds = -1;
   start.record(&queue);
-  queue.add([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return 0;
-  });
+  queue.add([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
   queue.add(gate.operation());
   end.record(&queue);
   CHECK(!Event::elapsed(start, end, &milliseconds));
   gate.open();
-  CHECK_EQUAL(end.synchronize(), 0);
+  end.synchronize();
   untimed.record(nullptr);
   CHECK(!Event::elapsed(start, untimed, &milliseconds));
   CHECK(!Event::elapsed(unrecorded, end, &milliseconds));
@@ -209,19 +182,19 @@ void test_stress() {
       for (int round = 0; round < kRounds; ++round) {
         const auto at = static_cast<std::size_t>((thread + round) % kQueues);
         const std::size_t next = (at + 1) % kQueues;
-        queues[at]->add([&count = counts[at]] { return ++count, 0; });
+        queues[at]->add([&count = counts[at]] { ++count; });
         events[at]->record(queues[at].get());
         events[next]->delay(*queues[at]);
         if (round % 16 == 0) queues[at]->synchronize();
         if (round % 32 == 0) group.synchronize();
         float milliseconds = 0;
         Event::elapsed(*events[at], *events[next], &milliseconds);
-        group.create()->add([] { return 0; });
+        group.create()->add([] {});
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK_EQUAL(group.synchronize(), 0);
+  group.synchronize();
   std::int64_t total = 0;
   for (const std::int64_t count : counts) total += count;
   CHECK_EQUAL(total, kThreads * kRounds);
@@ -246,12 +219,11 @@ int main() {
   test_operations_run_in_order();
   test_operations_run_beside_the_caller();
   test_synchronize_does_not_wait_for_what_is_added_meanwhile();
-  test_first_error_is_told_once();
   test_destruction_runs_what_is_queued();
   test_operations_let_go_of_what_they_hold();
   test_group_waits_for_all_its_queues();
   test_event_is_done_when_its_queue_gets_there();
-  test_event_tells_the_error_of_its_queue();
+  test_event_outlives_its_queue();
   test_queue_waits_for_an_event_of_another();
   test_recording_anew_does_not_delay_who_waits_already();
   test_elapsed_time();

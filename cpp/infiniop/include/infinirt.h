@@ -24,7 +24,7 @@ INFINI_API infiniStatus_t infinirtGetDevice(infiniDevice_t* device_ptr, int* dev
 INFINI_API infiniStatus_t infinirtGetMemInfo(infiniDevice_t device, int device_id,
                                              size_t* free_bytes, size_t* total_bytes);
 
-/* Synchronisation returns the first error of the work it waited for, once. */
+/* Whatever is wrong is told before work is queued: synchronising finds no errors of its own. */
 INFINI_API infiniStatus_t infinirtDeviceSynchronize(void);
 
 INFINI_API infiniStatus_t infinirtStreamCreate(infinirtStream_t* stream_ptr);

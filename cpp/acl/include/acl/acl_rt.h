@@ -35,7 +35,7 @@ ACL_API aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t* value);
 
 /* ---- streams and events ---- */
 
-/* Synchronisation returns the first error of the work it waited for, once. */
+/* Whatever is wrong is told before work is queued: synchronising finds no errors of its own. */
 ACL_API aclError aclrtSynchronizeDevice(void);
 
 #define ACL_STREAM_FAST_LAUNCH 0x00000001U
