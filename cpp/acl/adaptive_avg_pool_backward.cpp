@@ -9,6 +9,7 @@
 using namespace backops::acl;
 using backops::Error;
 using backops::ErrorKind;
+using backops::LegalPoolProblem;
 using backops::Operand;
 using backops::PoolProblem;
 using backops::shape_text;
@@ -69,7 +70,7 @@ Planned plan_adaptive(const PoolTensors& tensors, int rank,
   if (grad_output.is_empty()) return plan_zeros(problem, tensors, product);
   const std::int64_t* const output_shape = grad_output.view().shape;
   std::copy(output_shape + problem.ndim - rank, output_shape + problem.ndim, problem.output_size);
-  return plan_pool(problem, tensors, product);
+  return plan_pool(LegalPoolProblem(problem), tensors, product);
 }
 
 }  // namespace

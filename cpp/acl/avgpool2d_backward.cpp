@@ -25,13 +25,12 @@ void check_divisor(std::int64_t divisor, const Product& product) {
 }
 
 // One window that covers the whole input.
-bool is_global(const PoolProblem& p) {
-  std::int64_t output_shape[kMaxDims];
-  check_pool_problem(p, output_shape);
+bool is_global(const LegalPoolProblem& legal) {
+  const PoolProblem& p = legal.problem();
   for (int axis = 0; axis < p.rank; ++axis) {
     const int dim = p.ndim - p.rank + axis;
     const bool covers_end = p.kernel_size[axis] - p.padding[axis] >= p.input_shape[dim];
-    if (output_shape[dim] != 1 || !covers_end) return false;
+    if (legal.output_shape()[dim] != 1 || !covers_end) return false;
   }
   return true;
 }
@@ -40,6 +39,7 @@ bool is_global(const PoolProblem& p) {
 }  // namespace backops::acl
 
 using namespace backops::acl;
+using backops::LegalPoolProblem;
 
 aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(
     const aclTensor* gradOutput, const aclTensor* self, const aclIntArray* kernelSize,
@@ -62,10 +62,11 @@ aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(
     problem.ceil_mode = ceilMode;
     problem.count_include_pad = countIncludePad;
     problem.divisor_override = divisorOverride;
+    LegalPoolProblem legal(problem);
     const Operation operation =
-        is_global(problem) ? Operation::global_pooling : Operation::other_pooling;
-    problem.rounding = rounding_of(product, operation, problem.dtype, cubeMathType);
-    return plan_pool(problem, tensors, product);
+        is_global(legal) ? Operation::global_pooling : Operation::other_pooling;
+    legal.set_rounding(rounding_of(product, operation, problem.dtype, cubeMathType));
+    return plan_pool(legal, tensors, product);
   });
 }
 

@@ -3,6 +3,7 @@
 #include "acl/pool_backward.h"
 
 using namespace backops::acl;
+using backops::LegalPoolProblem;
 
 namespace {
 
@@ -29,7 +30,7 @@ aclnnStatus aclnnAvgPool3dBackwardGetWorkspaceSize(
     problem.ceil_mode = ceilMode;
     problem.count_include_pad = countIncludePad;
     problem.divisor_override = divisorOverride;
-    return plan_pool(problem, tensors, product);
+    return plan_pool(LegalPoolProblem(problem), tensors, product);
   });
 }
 

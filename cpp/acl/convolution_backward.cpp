@@ -17,7 +17,7 @@ constexpr OperatorNames kNames{"aclnnConvolutionBackwardGetWorkspaceSize",
 
 class ConvWork : public Work {
  public:
-  explicit ConvWork(const ConvProblem& problem)
+  explicit ConvWork(const LegalConvProblem& problem)
       : threads_(default_thread_count()), plan_(problem, threads_, is_deterministic()) {
     finish_work_before_exit<ConvWork>();
   }
@@ -143,10 +143,10 @@ Planned plan_conv(const ConvArguments& arguments) {
   const Operand grad_output = arguments.grad_output.operand(product);
   const Operand input = arguments.input.operand(product);
   const Operand weight = arguments.weight.operand(product);
-  const ConvProblem problem = problem_of(arguments, input.view(), weight.view(), product);
+  const LegalConvProblem problem(problem_of(arguments, input.view(), weight.view(), product));
   ConvTensors inputs;
   inputs.grad_output = &grad_output.view();
-  check_conv_inputs(problem, inputs);
+  problem.check_inputs(inputs);
   const auto work = std::make_shared<const ConvWork>(problem);
   std::vector<BoundTensor> tensors{arguments.grad_output.bound(grad_output, false),
                                    arguments.input.bound(input, false),

@@ -10,7 +10,7 @@ namespace {
 
 class PoolWork : public Work {
  public:
-  explicit PoolWork(const PoolProblem& problem)
+  explicit PoolWork(const LegalPoolProblem& problem)
       : threads_(default_thread_count()),
         plan_(problem),
         workspace_bytes_(plan_.workspace_bytes(threads_)) {
@@ -64,11 +64,12 @@ void read_windows(const IntArrayArgument& kernel_size,
   padding.read_axes(problem.rank, problem.padding);
 }
 
-Planned plan_pool(const PoolProblem& problem, const PoolTensors& tensors, const Product& product) {
+Planned plan_pool(const LegalPoolProblem& problem, const PoolTensors& tensors,
+                  const Product& product) {
   const Operand grad_output = tensors.grad_output.operand(product);
   const Operand grad_input = tensors.grad_input.operand(product);
   // Before a plan is made, which may take long.
-  check_pool_shapes(problem, grad_output.view());
+  problem.check_grad_output(grad_output.view());
   const auto work = std::make_shared<const PoolWork>(problem);
   work->plan().check_grad_input(grad_input.view());
   return {{tensors.grad_output.bound(grad_output, false),

@@ -21,6 +21,7 @@ void read_windows(const IntArrayArgument& kernel_size,
                   const std::optional<IntArrayArgument>& stride, const IntArrayArgument& padding,
                   PoolProblem& problem);
 
-Planned plan_pool(const PoolProblem& problem, const PoolTensors& tensors, const Product& product);
+Planned plan_pool(const LegalPoolProblem& problem, const PoolTensors& tensors,
+                  const Product& product);
 
 }  // namespace backops::acl

@@ -33,7 +33,7 @@ int rank_of(const TensorView& input) {
 }
 
 // Checked before a plan is made, which may take long.
-PoolProblem problem_of(const PoolArguments& arguments, const TensorView& grad_output) {
+LegalPoolProblem problem_of(const PoolArguments& arguments, const TensorView& grad_output) {
   const TensorView input = operand_of(arguments.input, "{input}").view();
   PoolProblem problem;
   problem.rank = rank_of(input);
@@ -45,8 +45,9 @@ PoolProblem problem_of(const PoolArguments& arguments, const TensorView& grad_ou
             problem.stride);
   read_axes(arguments.pads, problem.rank, 0, problem.padding);
   problem.ceil_mode = arguments.ceil_mode;
-  check_pool_shapes(problem, grad_output);
-  return problem;
+  const LegalPoolProblem legal(problem);
+  legal.check_grad_output(grad_output);
+  return legal;
 }
 
 class AvgPoolBackward {

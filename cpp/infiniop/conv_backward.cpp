@@ -26,8 +26,8 @@ struct ConvArguments {
 };
 
 // Checked before a plan is made, which takes long.
-ConvProblem problem_of(const ConvArguments& arguments, const TensorView& grad_output,
-                       const TensorView& input, const TensorView& weight) {
+LegalConvProblem problem_of(const ConvArguments& arguments, const TensorView& grad_output,
+                            const TensorView& input, const TensorView& weight) {
   ConvProblem problem;
   problem.rank = conv_rank(weight.shape, weight.ndim);
   if (input.ndim != weight.ndim) {
@@ -49,8 +49,9 @@ ConvProblem problem_of(const ConvArguments& arguments, const TensorView& grad_ou
   inputs.grad_output = &grad_output;
   inputs.input = &input;
   inputs.weight = &weight;
-  check_conv_inputs(problem, inputs);
-  return problem;
+  const LegalConvProblem legal(problem);
+  legal.check_inputs(inputs);
+  return legal;
 }
 
 std::optional<Operand> bias_of(const InfiniopTensorDescriptor* bias) {

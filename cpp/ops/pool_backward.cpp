@@ -49,10 +49,9 @@ const char* name_of(Inner inner) {
 
 }  // namespace
 
-PoolPlan::Impl::Impl(const PoolProblem& asked, Isa isa) : problem(asked) {
-  check_pool_problem(problem, output_shape);
+PoolPlan::Impl::Impl(const LegalPoolProblem& asked, Isa isa) : legal(asked) {
   kernels = &pool_kernels(isa, problem.dtype);
-  axes = order_axes(problem, output_shape, dim);
+  axes = order_axes(problem, legal.output_shape(), dim);
 
   const bool overridden = !problem.adaptive && problem.divisor_override != 0;
   scale = overridden ? 1.0 / static_cast<double>(problem.divisor_override) : 1.0;
@@ -98,12 +97,11 @@ PoolPlan::Impl::Impl(const PoolProblem& asked, Isa isa) : problem(asked) {
   if (by_lanes) kernel += std::string("/") + name_of(Inner::lanes);
 }
 
-PoolPlan::PoolPlan(const PoolProblem& problem, Isa isa)
+PoolPlan::PoolPlan(const LegalPoolProblem& problem, Isa isa)
     : impl_(std::make_unique<const Impl>(problem, isa)) {}
 PoolPlan::~PoolPlan() = default;
 
-const PoolProblem& PoolPlan::problem() const { return impl_->problem; }
-const std::int64_t* PoolPlan::output_shape() const { return impl_->output_shape; }
+const LegalPoolProblem& PoolPlan::legal() const { return impl_->legal; }
 const std::string& PoolPlan::kernel() const { return impl_->kernel; }
 std::string PoolPlan::why() const {
   if (impl_->batch() * impl_->channels() == 0) return "nothing is summed";
@@ -127,36 +125,6 @@ std::size_t PoolPlan::table_bytes() const {
   std::size_t bytes = impl_->tables.bytes();
   for (const AxisWindows& axis : impl_->axes) bytes += axis.table_bytes();
   return bytes;
-}
-
-namespace {
-
-void check_against(const PoolProblem& p, const std::int64_t* expected,
-                   const TensorView& grad_output) {
-  check_dtype("{grad_output}", grad_output.dtype, p.dtype, " as planned");
-  if (grad_output.ndim == p.ndim && std::equal(expected, expected + p.ndim, grad_output.shape)) {
-    return;
-  }
-  const std::string input = "{input} " + shape_text(p.input_shape, p.ndim);
-  const std::string windows =
-      p.adaptive ? ""
-                 : " with {kernel_size} " + shape_text(p.kernel_size, p.rank) + ", {stride} " +
-                       shape_text(p.stride, p.rank) + ", {padding} " +
-                       shape_text(p.padding, p.rank) + (p.ceil_mode ? ", {ceil_mode}" : "");
-  throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
-              "but " + input + windows + " pools to " + shape_text(expected, p.ndim));
-}
-
-}  // namespace
-
-void PoolPlan::check_grad_output(const TensorView& grad_output) const {
-  check_against(impl_->problem, impl_->output_shape, grad_output);
-}
-
-void check_pool_shapes(const PoolProblem& problem, const TensorView& grad_output) {
-  std::int64_t output_shape[kMaxDims];
-  check_pool_problem(problem, output_shape);
-  check_against(problem, output_shape, grad_output);
 }
 
 void PoolPlan::check_grad_input(const TensorView& grad_input) const {

@@ -1,8 +1,9 @@
 // Gradient of average pooling with respect to its input: fixed or adaptive windows, 1-D to 3-D.
 //
-//   PoolProblem  what is asked        (check_pool_problem says whether it is legal)
-//   PoolPlan     how it will be done  (immutable; any number of threads may run one plan at once)
-//   run          the work             (allocates nothing, throws nothing)
+//   PoolProblem       what is asked
+//   LegalPoolProblem  that it has an answer
+//   PoolPlan          how it will be done  (immutable; any number of threads may run one at once)
+//   run               the work             (allocates nothing, throws nothing)
 #pragma once
 
 #include <cstddef>
@@ -37,23 +38,47 @@ struct PoolProblem {
   std::int64_t divisor_override = 0;  // 0: none
 };
 
-class BACKOPS_API PoolPlan {
+// A problem that was checked: whoever has one need not check it again. A plan may take long to
+// make, so tensors can be held against the problem before.
+class BACKOPS_API LegalPoolProblem {
  public:
   // Throws Error for a problem that has no answer.
-  explicit PoolPlan(const PoolProblem& problem, Isa isa = active_isa());
+  explicit LegalPoolProblem(const PoolProblem& problem);
+
+  const PoolProblem& problem() const { return problem_; }
+  const std::int64_t* output_shape() const { return output_shape_; }      // of grad_output
+  void set_rounding(Rounding rounding) { problem_.rounding = rounding; }  // all are legal
+
+  // Throws Error unless the tensor fits.
+  void check_grad_output(const TensorView& grad_output) const;
+
+ private:
+  PoolProblem problem_;
+  std::int64_t output_shape_[kMaxDims] = {};
+};
+
+class BACKOPS_API PoolPlan {
+ public:
+  explicit PoolPlan(const LegalPoolProblem& problem, Isa isa = active_isa());
+  // Throws Error for a problem that has no answer.
+  explicit PoolPlan(const PoolProblem& problem, Isa isa = active_isa())
+      : PoolPlan(LegalPoolProblem(problem), isa) {}
   ~PoolPlan();
   PoolPlan(const PoolPlan&) = delete;
   PoolPlan& operator=(const PoolPlan&) = delete;
 
-  const PoolProblem& problem() const;
-  const std::int64_t* output_shape() const;  // of grad_output; ndim as the problem's
-  const std::string& kernel() const;         // what will run, for people
-  std::string why() const;                   // a line for each way of running: chosen, or not
+  const LegalPoolProblem& legal() const;
+  const PoolProblem& problem() const { return legal().problem(); }
+  const std::int64_t* output_shape() const { return legal().output_shape(); }
+  const std::string& kernel() const;  // what will run, for people
+  std::string why() const;            // a line for each way of running: chosen, or not
   std::size_t workspace_bytes(int threads) const;
   std::size_t table_bytes() const;  // what the plan itself holds, as far as it grows with shapes
 
   // Throw Error unless the tensor fits the problem. `grad_input` is the tensor to be written.
-  void check_grad_output(const TensorView& grad_output) const;
+  void check_grad_output(const TensorView& grad_output) const {
+    legal().check_grad_output(grad_output);
+  }
   // The first form is for those who know no data yet, and cannot tell whether memory is shared.
   void check_grad_input(const TensorView& grad_input) const;
   void check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const;
@@ -70,12 +95,5 @@ class BACKOPS_API PoolPlan {
  private:
   std::unique_ptr<const Impl> impl_;
 };
-
-// Throws Error unless the problem is legal, and gives the shape of grad_output.
-BACKOPS_API void check_pool_problem(const PoolProblem& problem,
-                                    std::int64_t output_shape[kMaxDims]);
-
-// The same, and that grad_output fits: all that can be said before a plan is made.
-BACKOPS_API void check_pool_shapes(const PoolProblem& problem, const TensorView& grad_output);
 
 }  // namespace backops

@@ -13,10 +13,12 @@
 namespace backops {
 
 struct PoolPlan::Impl {
-  Impl(const PoolProblem& problem, Isa isa);
+  Impl(const LegalPoolProblem& problem, Isa isa);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
-  PoolProblem problem;
-  std::int64_t output_shape[kMaxDims];
+  const LegalPoolProblem legal;
+  const PoolProblem& problem = legal.problem();
   const PoolKernels* kernels;
   std::string kernel;
 

@@ -1,4 +1,4 @@
-// What is a legal pooling problem, and the shape it pools to.
+// What is a legal pooling problem, the shape it pools to, and which grad_output fits.
 #include <algorithm>
 #include <string>
 
@@ -42,7 +42,7 @@ std::int64_t pooled_size(const PoolProblem& p, int axis) {
 
 }  // namespace
 
-void check_pool_problem(const PoolProblem& p, std::int64_t output_shape[kMaxDims]) {
+LegalPoolProblem::LegalPoolProblem(const PoolProblem& p) : problem_(p) {
   if (p.ndim != p.rank + 1 && p.ndim != p.rank + 2) {
     throw Error(
         ErrorKind::shape, "{input}", shape_text(p.input_shape, std::min(p.ndim, kMaxDims)),
@@ -52,14 +52,31 @@ void check_pool_problem(const PoolProblem& p, std::int64_t output_shape[kMaxDims
   const int channels_and_batch = p.ndim - p.rank;
   check_sizes("{input}", p.input_shape, p.ndim, batched);
   check_bytes("{input}", p.input_shape, p.ndim, p.dtype);
-  std::copy(p.input_shape, p.input_shape + channels_and_batch, output_shape);
+  std::copy(p.input_shape, p.input_shape + channels_and_batch, output_shape_);
   for (int axis = 0; axis < p.rank; ++axis) {
     if (!p.adaptive) check_window(p, axis);
-    output_shape[channels_and_batch + axis] =
+    output_shape_[channels_and_batch + axis] =
         p.adaptive ? p.output_size[axis] : pooled_size(p, axis);
   }
-  check_sizes("{grad_output}", output_shape, p.ndim, batched);
-  check_bytes("{grad_output}", output_shape, p.ndim, p.dtype);
+  check_sizes("{grad_output}", output_shape_, p.ndim, batched);
+  check_bytes("{grad_output}", output_shape_, p.ndim, p.dtype);
+}
+
+void LegalPoolProblem::check_grad_output(const TensorView& grad_output) const {
+  const PoolProblem& p = problem_;
+  check_dtype("{grad_output}", grad_output.dtype, p.dtype, " as planned");
+  if (grad_output.ndim == p.ndim &&
+      std::equal(output_shape_, output_shape_ + p.ndim, grad_output.shape)) {
+    return;
+  }
+  const std::string input = "{input} " + shape_text(p.input_shape, p.ndim);
+  const std::string windows =
+      p.adaptive ? ""
+                 : " with {kernel_size} " + shape_text(p.kernel_size, p.rank) + ", {stride} " +
+                       shape_text(p.stride, p.rank) + ", {padding} " +
+                       shape_text(p.padding, p.rank) + (p.ceil_mode ? ", {ceil_mode}" : "");
+  throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
+              "but " + input + windows + " pools to " + shape_text(output_shape_, p.ndim));
 }
 
 }  // namespace backops

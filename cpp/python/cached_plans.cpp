@@ -68,22 +68,21 @@ std::shared_ptr<const PoolPlan> find_plan(const PoolProblem& problem) {
   return pool_cache().find(key_of(problem));
 }
 
-std::shared_ptr<const PoolPlan> find_or_make_plan(const PoolProblem& problem) {
-  const PoolKey key = key_of(problem);
-  std::shared_ptr<const PoolPlan> plan = pool_cache().find(key);
-  if (plan) return plan;
-  plan = std::make_shared<const PoolPlan>(problem);
-  pool_cache().add(key, plan, plan->table_bytes());
+std::shared_ptr<const ConvPlan> find_plan(const ConvProblem& problem, int threads,
+                                          bool deterministic) {
+  return conv_cache().find(key_of(problem, threads, deterministic));
+}
+
+std::shared_ptr<const PoolPlan> make_plan(const LegalPoolProblem& problem) {
+  const auto plan = std::make_shared<const PoolPlan>(problem);
+  pool_cache().add(key_of(problem.problem()), plan, plan->table_bytes());
   return plan;
 }
 
-std::shared_ptr<const ConvPlan> find_or_make_plan(const ConvProblem& problem, int threads,
-                                                  bool deterministic) {
-  const ConvKey key = key_of(problem, threads, deterministic);
-  std::shared_ptr<const ConvPlan> plan = conv_cache().find(key);
-  if (plan) return plan;
-  plan = std::make_shared<const ConvPlan>(problem, threads, deterministic);
-  conv_cache().add(key, plan, 0);
+std::shared_ptr<const ConvPlan> make_plan(const LegalConvProblem& problem, int threads,
+                                          bool deterministic) {
+  const auto plan = std::make_shared<const ConvPlan>(problem, threads, deterministic);
+  conv_cache().add(key_of(problem.problem(), threads, deterministic), plan, 0);
   return plan;
 }
 

@@ -8,12 +8,14 @@
 
 namespace backops::python {
 
-// Null where no plan is kept.
+// Null where no plan is kept. The problem of a plan that is kept is legal: look before checking.
 std::shared_ptr<const PoolPlan> find_plan(const PoolProblem& problem);
+std::shared_ptr<const ConvPlan> find_plan(const ConvProblem& problem, int threads,
+                                          bool deterministic);
 
-// These throw Error for a problem that has no answer.
-std::shared_ptr<const PoolPlan> find_or_make_plan(const PoolProblem& problem);
-std::shared_ptr<const ConvPlan> find_or_make_plan(const ConvProblem& problem, int threads,
-                                                  bool deterministic);
+// For what was not found. The plan is kept from now on.
+std::shared_ptr<const PoolPlan> make_plan(const LegalPoolProblem& problem);
+std::shared_ptr<const ConvPlan> make_plan(const LegalConvProblem& problem, int threads,
+                                          bool deterministic);
 
 }  // namespace backops::python

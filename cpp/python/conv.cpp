@@ -177,11 +177,13 @@ nb::object conv_backward(nb::handle grad_output, nb::handle input, nb::handle we
     tensors.grad_output = &source.view;
     tensors.input = in.view();
     tensors.weight = kernel.view();
-    check_conv_inputs(problem, tensors);
-    const ConvResults results = make_results(out, grad_output, source, problem);
     const CallThreads threads = call_threads(grad_output, source, thread_count);
     const bool deterministic = g_deterministic;
-    const auto plan = find_or_make_plan(problem, threads.count, deterministic);
+    std::shared_ptr<const ConvPlan> plan = find_plan(problem, threads.count, deterministic);
+    const LegalConvProblem legal = plan ? plan->legal() : LegalConvProblem(problem);
+    legal.check_inputs(tensors);
+    const ConvResults results = make_results(out, grad_output, source, problem);
+    if (!plan) plan = make_plan(legal, threads.count, deterministic);
     return run_conv(*plan, tensors, results, {}, threads);
   } catch (const Error& error) {
     raise_as_python(error, "conv_backward", conv_name);
@@ -249,9 +251,8 @@ nb::tuple conv_geometry(nb::handle input_shape, nb::handle weight_shape, nb::han
     set_shapes(p, shape_of(input_shape, "{input}"), shape_of(weight_shape, "{weight}"));
     const nb::str keep("keep");
     set_parameters(p, {stride, padding, dilation, groups, nb::none(), keep});
-    std::int64_t output_shape[kMaxDims];
-    check_conv_problem(p, output_shape);
-    return nb::make_tuple(as_tuple(output_shape, p.ndim), as_tuple(p.stride, p.rank),
+    const LegalConvProblem legal(p);
+    return nb::make_tuple(as_tuple(legal.output_shape(), p.ndim), as_tuple(p.stride, p.rank),
                           as_tuple(p.padding_before, p.rank), as_tuple(p.dilation, p.rank),
                           p.groups);
   } catch (const Error& error) {

@@ -93,11 +93,11 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     set_input_shape(problem, input_shape);
     set_windows_of(problem, source.view);
     std::shared_ptr<const PoolPlan> plan = find_plan(problem);
-    if (plan) plan->check_grad_output(source.view);
-    if (!plan) check_pool_shapes(problem, source.view);
+    const LegalPoolProblem legal = plan ? plan->legal() : LegalPoolProblem(problem);
+    legal.check_grad_output(source.view);
     // Before the plan is made: tables for a result that fits no memory would fit none either.
     const Result result = make_result(out, grad_output, source, problem);
-    if (!plan) plan = find_or_make_plan(problem);
+    if (!plan) plan = make_plan(legal);
     const CallThreads threads = call_threads(grad_output, source, thread_count);
     return run_plan(*plan, source, result, {}, threads);
   } catch (const Error& error) {
@@ -205,11 +205,12 @@ PythonPlan plan_adaptive_avg_pool(const std::string& function, int rank, nb::han
 }
 
 // Per axis: where each output's window begins, and what it divides by.
-nb::list windows_of(const PoolProblem& p, const std::int64_t* output_shape) {
+nb::list windows_of(const LegalPoolProblem& legal) {
+  const PoolProblem& p = legal.problem();
   nb::list axes;
   for (int axis = 0; axis < p.rank; ++axis) {
     const std::int64_t in = p.input_shape[p.ndim - p.rank + axis];
-    const std::int64_t out = output_shape[p.ndim - p.rank + axis];
+    const std::int64_t out = legal.output_shape()[p.ndim - p.rank + axis];
     const AxisWindows windows =
         p.adaptive ? AxisWindows::adaptive(in, out)
                    : AxisWindows::fixed(in, out, p.kernel_size[axis], p.stride[axis],
@@ -234,11 +235,10 @@ nb::tuple pool_geometry(const std::string& function, int rank, nb::handle input_
     p.dtype = read_dtype(dtype);
     set_input_shape(p, shape_of(input_shape, "{input}"));
     set_windows_of(p);
-    std::int64_t output_shape[kMaxDims];
-    check_pool_problem(p, output_shape);
-    return nb::make_tuple(as_tuple(output_shape, p.ndim), as_tuple(p.kernel_size, rank),
+    const LegalPoolProblem legal(p);
+    return nb::make_tuple(as_tuple(legal.output_shape(), p.ndim), as_tuple(p.kernel_size, rank),
                           as_tuple(p.stride, rank), as_tuple(p.padding, rank), p.divisor_override,
-                          windows_of(p, output_shape));
+                          windows_of(legal));
   } catch (const Error& error) {
     raise_as_python(error, function, forward_name);
   }

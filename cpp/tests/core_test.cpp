@@ -790,8 +790,8 @@ void run_with_guards(Random& random, const PoolPlan& plan, const Tensor& grad_ou
 }
 
 void check_problem(Random& random, const PoolProblem& p, double special) {
-  std::int64_t output_shape[kMaxDims] = {};
-  check_pool_problem(p, output_shape);
+  const LegalPoolProblem legal(p);
+  const std::int64_t* const output_shape = legal.output_shape();
   const std::vector<Definition> axes = definitions_of(p);
   for (int axis = 0; axis < p.rank; ++axis) {
     CHECK_EQUAL(output_shape[p.ndim - p.rank + axis],

@@ -16,7 +16,9 @@ namespace {
 constexpr double kAloneWork = 100000;
 
 // The backward pass of a convolution: the input and the weight product.
-ConvShape shape_of(const ConvProblem& p, const std::int64_t* output_shape) {
+ConvShape shape_of(const LegalConvProblem& legal) {
+  const ConvProblem& p = legal.problem();
+  const std::int64_t* const output_shape = legal.output_shape();
   ConvShape s{};
   const int channel_dim = p.ndim - p.rank - 1;
   s.batch = channel_dim == 1 ? p.input_shape[0] : 1;
@@ -92,10 +94,10 @@ void for_tasks(std::int64_t tasks, int threads, const Body& body) {
 }  // namespace
 
 struct ConvPlan::Impl {
-  Impl(const ConvProblem& asked, int thread_count, bool deterministic, const Cpu& cpu)
-      : problem(asked) {
-    check_conv_problem(problem, output_shape);
-    const ConvShape shape = shape_of(problem, output_shape);
+  Impl(const LegalConvProblem& asked, int thread_count, bool deterministic, const Cpu& cpu)
+      : legal(asked) {
+    const ConvProblem& problem = legal.problem();
+    const ConvShape shape = shape_of(legal);
     threads = shape.multiplications() < kAloneWork ? 1 : thread_count;
     const bool makes_something = shape.makes_input || shape.makes_weight || shape.makes_bias;
     kernel = std::string("conv_") + name_of(problem.dtype) + " ";
@@ -115,20 +117,18 @@ struct ConvPlan::Impl {
     if (total_bytes > 0) total_bytes += kLineBytes;  // to begin on a line
   }
 
-  ConvProblem problem;
-  std::int64_t output_shape[kMaxDims];
+  LegalConvProblem legal;
   std::unique_ptr<const ConvEngine> engine;  // null where there is nothing to multiply
   std::string kernel, why;
   int threads;
   std::size_t workers_at = 0, worker_bytes = 0, total_bytes = 0;  // of the workspace
 };
 
-ConvPlan::ConvPlan(const ConvProblem& problem, int threads, bool deterministic, const Cpu& cpu)
+ConvPlan::ConvPlan(const LegalConvProblem& problem, int threads, bool deterministic, const Cpu& cpu)
     : impl_(std::make_unique<const Impl>(problem, threads, deterministic, cpu)) {}
 ConvPlan::~ConvPlan() = default;
 
-const ConvProblem& ConvPlan::problem() const { return impl_->problem; }
-const std::int64_t* ConvPlan::output_shape() const { return impl_->output_shape; }
+const LegalConvProblem& ConvPlan::legal() const { return impl_->legal; }
 const std::string& ConvPlan::kernel() const { return impl_->kernel; }
 const std::string& ConvPlan::why() const { return impl_->why; }
 std::size_t ConvPlan::workspace_bytes() const { return impl_->total_bytes; }
@@ -144,10 +144,11 @@ void ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
   threads = std::min(threads, p.threads);
   const auto misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
   char* const base = static_cast<char*>(workspace) + (kLineBytes - misalignment) % kLineBytes;
-  const int rank = p.problem.rank;
+  const ConvProblem& problem = p.legal.problem();
+  const int rank = problem.rank;
   const ConvBuffers buffers{activation_of(t.grad_output, rank),
-                            activation_of(p.problem.wants_weight ? t.input : nullptr, rank),
-                            weights_of(p.problem.wants_input ? t.weight : nullptr, rank),
+                            activation_of(problem.wants_weight ? t.input : nullptr, rank),
+                            weights_of(problem.wants_input ? t.weight : nullptr, rank),
                             activation_of(t.grad_input, rank),
                             weights_of(t.grad_weight, rank),
                             bias_of(t.grad_bias),
@@ -163,10 +164,8 @@ void ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
 }
 
 std::string explain_conv(const ConvProblem& problem, const Cpu& cpu) {
-  std::int64_t output_shape[kMaxDims];
-  check_conv_problem(problem, output_shape);
   return explain_choice(
-      {shape_of(problem, output_shape), problem.dtype, problem.rounding, {1, false}, cpu});
+      {shape_of(LegalConvProblem(problem)), problem.dtype, problem.rounding, {1, false}, cpu});
 }
 
 }  // namespace backops

@@ -1,9 +1,10 @@
 // Gradients of a convolution with respect to its input, weight and bias: 1-D to 3-D, groups,
 // stride, padding, dilation.
 //
-//   ConvProblem  what is asked        (check_conv_problem says whether it is legal)
-//   ConvPlan     how it will be done  (immutable; any number of threads may run one plan at once)
-//   run          the work             (throws nothing)
+//   ConvProblem       what is asked
+//   LegalConvProblem  that it has an answer
+//   ConvPlan          how it will be done  (immutable; any number of threads may run one at once)
+//   run               the work             (allocates nothing, throws nothing)
 #pragma once
 
 #include <algorithm>
@@ -49,24 +50,46 @@ struct ConvTensors {
   const TensorView* grad_bias = nullptr;
 };
 
+// A problem that was checked: whoever has one need not check it again. A plan takes long to make,
+// so tensors can be held against the problem before.
+class BACKOPS_API LegalConvProblem {
+ public:
+  // Throws Error for a problem that has no answer.
+  explicit LegalConvProblem(const ConvProblem& problem);
+
+  const ConvProblem& problem() const { return problem_; }
+  const std::int64_t* output_shape() const { return output_shape_; }  // of grad_output
+
+  // Throws Error unless what is read fits; what is not there is not looked at.
+  void check_inputs(const ConvTensors& tensors) const;
+
+ private:
+  ConvProblem problem_;
+  std::int64_t output_shape_[kMaxDims] = {};
+};
+
 class BACKOPS_API ConvPlan {
  public:
-  // For up to `threads` threads. `deterministic`: the same bits for any number of them. Throws
-  // Error for a problem that has no answer.
-  ConvPlan(const ConvProblem& problem, int threads, bool deterministic,
+  // For up to `threads` threads. `deterministic`: the same bits for any number of them.
+  ConvPlan(const LegalConvProblem& problem, int threads, bool deterministic,
            const Cpu& cpu = active_cpu());
+  // Throws Error for a problem that has no answer.
+  ConvPlan(const ConvProblem& problem, int threads, bool deterministic,
+           const Cpu& cpu = active_cpu())
+      : ConvPlan(LegalConvProblem(problem), threads, deterministic, cpu) {}
   ~ConvPlan();
   ConvPlan(const ConvPlan&) = delete;
   ConvPlan& operator=(const ConvPlan&) = delete;
 
-  const ConvProblem& problem() const;
-  const std::int64_t* output_shape() const;  // of grad_output; ndim as the problem's
-  const std::string& kernel() const;         // what will run, for people
-  const std::string& why() const;            // a line for each engine: why it was chosen, or not
+  const LegalConvProblem& legal() const;
+  const ConvProblem& problem() const { return legal().problem(); }
+  const std::int64_t* output_shape() const { return legal().output_shape(); }
+  const std::string& kernel() const;  // what will run, for people
+  const std::string& why() const;     // a line for each engine: why it was chosen, or not
   std::size_t workspace_bytes() const;
 
   // Throw Error unless the tensors fit the problem: first what is read, then what is written.
-  void check_inputs(const ConvTensors& tensors) const;
+  void check_inputs(const ConvTensors& tensors) const { legal().check_inputs(tensors); }
   void check_results(const ConvTensors& tensors) const;
   void check_workspace(const void* workspace, std::size_t bytes, const ConvTensors& tensors) const;
 
@@ -84,12 +107,5 @@ BACKOPS_API std::string explain_conv(const ConvProblem& problem, const Cpu& cpu)
 
 // The number of spatial axes of a weight. Throws Error unless it is 1 to 3.
 BACKOPS_API int conv_rank(const std::int64_t* weight_shape, int ndim);
-
-// Throws Error unless the problem is legal, and gives the shape of grad_output.
-BACKOPS_API void check_conv_problem(const ConvProblem& problem,
-                                    std::int64_t output_shape[kMaxDims]);
-
-// The same, and that what is read fits: all that can be said before a plan is made.
-BACKOPS_API void check_conv_inputs(const ConvProblem& problem, const ConvTensors& tensors);
 
 }  // namespace backops

@@ -59,9 +59,13 @@ std::int64_t output_size(const ConvProblem& p, int axis) {
   return (padded - 1 - (kernel - 1) * p.dilation[axis]) / p.stride[axis] + 1;
 }
 
+bool has_shape(const TensorView& view, const std::int64_t* shape, int ndim) {
+  return view.ndim == ndim && std::equal(shape, shape + ndim, view.shape);
+}
+
 void check_shape(const char* name, const TensorView& got, const std::int64_t* expected, int ndim,
-                 const std::string& because) {
-  if (got.ndim == ndim && std::equal(expected, expected + ndim, got.shape)) return;
+                 const char* because) {
+  if (has_shape(got, expected, ndim)) return;
   throw Error(ErrorKind::shape, name, shape_text(got.shape, got.ndim),
               because + shape_text(expected, ndim));
 }
@@ -75,11 +79,13 @@ std::string padding_text(const ConvProblem& p) {
 void check_grad_output(const ConvProblem& p, const std::int64_t* output_shape,
                        const TensorView& grad_output) {
   check_dtype("{grad_output}", grad_output.dtype, p.dtype, " as planned");
-  check_shape("{grad_output}", grad_output, output_shape, p.ndim,
+  if (has_shape(grad_output, output_shape, p.ndim)) return;
+  throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
               "but {input} " + shape_text(p.input_shape, p.ndim) + " and {weight} " +
                   shape_text(p.weight_shape, p.rank + 2) + " with {stride} " +
                   shape_text(p.stride, p.rank) + ", {padding} " + padding_text(p) +
-                  ", {dilation} " + shape_text(p.dilation, p.rank) + " make ");
+                  ", {dilation} " + shape_text(p.dilation, p.rank) + " make " +
+                  shape_text(output_shape, p.ndim));
 }
 
 }  // namespace
@@ -92,27 +98,26 @@ int conv_rank(const std::int64_t* weight_shape, int ndim) {
   return ndim - 2;
 }
 
-void check_conv_problem(const ConvProblem& p, std::int64_t output_shape[kMaxDims]) {
+LegalConvProblem::LegalConvProblem(const ConvProblem& p) : problem_(p) {
   check_axes(p);
   const bool batched = p.ndim == p.rank + 2;
   check_sizes("{input}", p.input_shape, p.ndim, batched);
   check_sizes("{weight}", p.weight_shape, p.rank + 2, false);
   check_channels(p);
-  if (batched) output_shape[0] = p.input_shape[0];
-  output_shape[p.ndim - p.rank - 1] = p.weight_shape[0];
+  if (batched) output_shape_[0] = p.input_shape[0];
+  output_shape_[p.ndim - p.rank - 1] = p.weight_shape[0];
   for (int axis = 0; axis < p.rank; ++axis) {
-    output_shape[p.ndim - p.rank + axis] = output_size(p, axis);
+    output_shape_[p.ndim - p.rank + axis] = output_size(p, axis);
   }
   // Sums take eight bytes at most, whatever the elements take.
   check_bytes("{input}", p.input_shape, p.ndim, DType::float64);
   check_bytes("{weight}", p.weight_shape, p.rank + 2, DType::float64);
-  check_bytes("{grad_output}", output_shape, p.ndim, DType::float64);
+  check_bytes("{grad_output}", output_shape_, p.ndim, DType::float64);
 }
 
-void check_conv_inputs(const ConvProblem& p, const ConvTensors& t) {
-  std::int64_t output_shape[kMaxDims];
-  check_conv_problem(p, output_shape);
-  check_grad_output(p, output_shape, *t.grad_output);
+void LegalConvProblem::check_inputs(const ConvTensors& t) const {
+  const ConvProblem& p = problem_;
+  check_grad_output(p, output_shape_, *t.grad_output);
   if (t.input != nullptr) {
     check_dtype("{input}", t.input->dtype, p.dtype, " like {grad_output}");
     check_shape("{input}", *t.input, p.input_shape, p.ndim, "expected ");
@@ -121,10 +126,6 @@ void check_conv_inputs(const ConvProblem& p, const ConvTensors& t) {
     check_dtype("{weight}", t.weight->dtype, p.dtype, " like {grad_output}");
     check_shape("{weight}", *t.weight, p.weight_shape, p.rank + 2, "expected ");
   }
-}
-
-void ConvPlan::check_inputs(const ConvTensors& tensors) const {
-  check_conv_inputs(problem(), tensors);
 }
 
 void ConvPlan::check_results(const ConvTensors& t) const {
