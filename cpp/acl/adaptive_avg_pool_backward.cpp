@@ -37,14 +37,7 @@ void check_no_outputs(const PoolProblem& p, const TensorView& grad_output, const
     throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, p.ndim),
                 "expected batch and channels of {input}, " + shape_text(input_shape, p.ndim));
   }
-  if (!std::equal(input_shape, input_shape + p.ndim, out.shape)) {
-    throw Error(ErrorKind::shape, "{grad_input}", shape_text(out.shape, p.ndim),
-                "expected the shape of {input}, " + shape_text(input_shape, p.ndim));
-  }
-  if (has_overlapping_elements(out)) {
-    throw Error(ErrorKind::layout, "{grad_input}", "a tensor whose elements overlap",
-                "expected one memory location per element");
-  }
+  check_pool_grad_input(p, out);
 }
 
 Planned plan_zeros(const PoolProblem& problem, const PoolTensors& tensors, const Product& product) {

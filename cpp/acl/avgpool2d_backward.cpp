@@ -65,7 +65,7 @@ aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(
     LegalPoolProblem legal(problem);
     const Operation operation =
         is_global(legal) ? Operation::global_pooling : Operation::other_pooling;
-    legal.set_rounding(rounding_of(product, operation, problem.dtype, cubeMathType));
+    legal.set_rounding(product_rounding(product, operation, problem.dtype, cubeMathType));
     return plan_pool(legal, tensors, product);
   });
 }

@@ -125,16 +125,8 @@ ConvProblem problem_of(const ConvArguments& arguments, const TensorView& input,
   problem.wants_weight = arguments.grad_weight.has_value();
   problem.wants_bias = arguments.grad_bias.has_value();
   problem.rounding =
-      rounding_of(product, Operation::convolution, input.dtype, arguments.cube_math_type);
+      product_rounding(product, Operation::convolution, input.dtype, arguments.cube_math_type);
   return problem;
-}
-
-// One gradient at a time: without data, tensors cannot be told apart.
-void check_gradient(const ConvPlan& plan, const TensorView* ConvTensors::* gradient,
-                    const Operand& operand) {
-  ConvTensors only;
-  only.*gradient = &operand.view();
-  plan.check_results(only);
 }
 
 Planned plan_conv(const ConvArguments& arguments) {
@@ -155,7 +147,9 @@ Planned plan_conv(const ConvArguments& arguments) {
                         const TensorView* ConvTensors::* gradient) {
     if (!argument) return;
     const Operand operand = argument->operand(product);
-    check_gradient(work->plan(), gradient, operand);
+    ConvTensors results;
+    results.*gradient = &operand.view();
+    work->plan().check_results(results);
     tensors.push_back(argument->bound(operand, true));
   };
   bind(arguments.grad_input, &ConvTensors::grad_input);

@@ -60,19 +60,17 @@ class Launch {
                                   tensor.operand.range(tensor.data));
   }
 
-  static void check_apart(const std::vector<BoundTensor>& tensors) {
+  void check_apart(const std::vector<BoundTensor>& tensors) const {
+    RunTensor all[kMostRunTensors];
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (!tensors[i].is_output) continue;
-      for (std::size_t j = 0; j < i; ++j) {
-        if (!Operand::share_memory(tensors[i].operand, tensors[i].data, tensors[j].operand,
-                                   tensors[j].data)) {
-          continue;
-        }
-        throw Failure(ACLNN_ERR_RUNTIME_ERROR, tensors[i].name, "at bytes " + bytes_of(tensors[i]),
-                      std::string("expected memory apart from ") + tensors[j].name + ", at bytes " +
-                          bytes_of(tensors[j]));
-      }
+      all[i] = {tensors[i].name, &views_[i], tensors[i].is_output};
     }
+    const SharedMemory shared = find_shared_memory(all, tensors.size());
+    if (shared.written == nullptr) return;
+    throw Failure(ACLNN_ERR_RUNTIME_ERROR, shared.written->name,
+                  "at bytes " + text_of(range_of(*shared.written->view)),
+                  std::string("expected memory apart from ") + shared.other->name + ", at bytes " +
+                      text_of(range_of(*shared.other->view)));
   }
 
   void check_workspace(const std::vector<BoundTensor>& tensors, std::uint64_t workspace_size) {
@@ -88,24 +86,20 @@ class Launch {
                     "expected " + std::to_string(needed) + " bytes of device memory");
     }
     const ByteRange range = range_of(workspace_, needed);
-    held_[kMostTensors] =
+    held_[kMostRunTensors] =
         find_device_memory(ACLNN_ERR_RUNTIME_ERROR, "workspace", range.begin, range);
-    for (const BoundTensor& tensor : tensors) {
-      if (!tensor.operand.reaches_into(tensor.data, workspace_, needed)) continue;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!reaches_into(views_[i], workspace_, needed)) continue;
       throw Failure(ACLNN_ERR_RUNTIME_ERROR, "workspace", "at bytes " + text_of(range),
-                    std::string("expected memory apart from ") + tensor.name + ", at bytes " +
-                        bytes_of(tensor));
+                    std::string("expected memory apart from ") + tensors[i].name + ", at bytes " +
+                        text_of(range_of(views_[i])));
     }
-  }
-
-  static std::string bytes_of(const BoundTensor& tensor) {
-    return text_of(tensor.operand.range(tensor.data));
   }
 
   std::shared_ptr<const Work> work_;
   void* workspace_;
-  TensorView views_[kMostTensors];
-  std::shared_ptr<const Allocation> held_[kMostTensors + 1];  // the last one for the workspace
+  TensorView views_[kMostRunTensors];
+  std::shared_ptr<const Allocation> held_[kMostRunTensors + 1];  // the last one for the workspace
 };
 
 void launch(const OperatorNames& names, void* workspace, std::uint64_t workspace_size,

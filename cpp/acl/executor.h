@@ -17,8 +17,6 @@
 
 namespace backops::acl {
 
-constexpr std::size_t kMostTensors = 6;
-
 // Immutable; any number of launches may run one at once.
 class Work {
  public:

@@ -94,8 +94,8 @@ const Product& current_product() {
                 "expected one of " + known);
 }
 
-Rounding rounding_of(const Product& product, Operation operation, DType dtype,
-                     std::int8_t cube_math_type) {
+Rounding product_rounding(const Product& product, Operation operation, DType dtype,
+                          std::int8_t cube_math_type) {
   if (cube_math_type < KEEP_DTYPE || cube_math_type > USE_HF32) {
     refuse(cube_math_type, "expected 0 to 3");
   }

@@ -35,8 +35,9 @@ const Product& current_product();
 
 enum class Operation : std::uint8_t { global_pooling, other_pooling, convolution };
 
-// The rounding of operands. Throws Failure where cubeMathType is refused.
-Rounding rounding_of(const Product& product, Operation operation, DType dtype,
-                     std::int8_t cube_math_type);
+// The rounding of operands. Throws Failure where cubeMathType is refused. What Python calls
+// precision is this for one product (rounding_of in ops/precision.h): in pooling, an Atlas A2.
+Rounding product_rounding(const Product& product, Operation operation, DType dtype,
+                          std::int8_t cube_math_type);
 
 }  // namespace backops::acl

@@ -92,13 +92,4 @@ ByteRange Operand::range(const void* data) const {
   return {base + range_.begin, base + range_.end};
 }
 
-bool Operand::reaches_into(const void* data, const void* memory, std::size_t bytes) const {
-  return bytes > 0 && !is_empty() && range(data).meets(range_of(memory, bytes));
-}
-
-bool Operand::share_memory(const Operand& a, const void* a_data, const Operand& b,
-                           const void* b_data) {
-  return a.range(a_data).meets(b.range(b_data)) && overlap(a.at(a_data), b.at(b_data));
-}
-
 }  // namespace backops

@@ -26,13 +26,6 @@ class BACKOPS_API Operand {
   // The memory from the lowest to the highest element.
   ByteRange range(const void* data) const;
 
-  // Whether that memory has a byte of `memory`.
-  bool reaches_into(const void* data, const void* memory, std::size_t bytes) const;
-
-  // Whether two operands have an element's byte in common.
-  static bool share_memory(const Operand& a, const void* a_data, const Operand& b,
-                           const void* b_data);
-
  private:
   TensorView view_{};
   std::int64_t offset_ = 0;  // bytes from the data pointer

@@ -127,6 +127,23 @@ bool overlap(const TensorView& a, const TensorView& b) {
   return search.exists(-size_a + 1 - distance, size_b - 1 - distance);
 }
 
+SharedMemory find_shared_memory(const RunTensor* tensors, std::size_t count) {
+  // Ranges tell nearly always, and in no time.
+  ByteRange ranges[kMostRunTensors];
+  for (std::size_t i = 0; i < count; ++i) {
+    if (tensors[i].view == nullptr) continue;
+    ranges[i] = range_of(*tensors[i].view);
+    if (!tensors[i].is_written) continue;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (tensors[j].view != nullptr && ranges[i].meets(ranges[j]) &&
+          overlap(*tensors[i].view, *tensors[j].view)) {
+        return {&tensors[i], &tensors[j]};
+      }
+    }
+  }
+  return {};
+}
+
 bool reaches_into(const TensorView& view, const void* memory, std::size_t bytes) {
   return !is_empty(view) && bytes > 0 && range_of(view).meets(range_of(memory, bytes));
 }

@@ -57,6 +57,21 @@ BACKOPS_API std::int64_t dense_bytes(const std::int64_t* shape, int ndim, DType 
 // slices and permutations; a search that grows too long counts as an overlap.
 BACKOPS_API bool overlap(const TensorView& a, const TensorView& b);
 
+// A tensor of one run, of which no operator has more; one that is not there has no view.
+constexpr std::size_t kMostRunTensors = 6;
+struct RunTensor {
+  const char* name;
+  const TensorView* view;
+  bool is_written;
+};
+
+// The first two that overlap although one is written, which is the later of them. What is read
+// comes first.
+struct SharedMemory {
+  const RunTensor *written = nullptr, *other = nullptr;
+};
+BACKOPS_API SharedMemory find_shared_memory(const RunTensor* tensors, std::size_t count);
+
 // Whether the memory between a view's lowest and highest byte has a byte of `memory`.
 BACKOPS_API bool reaches_into(const TensorView& view, const void* memory, std::size_t bytes);
 

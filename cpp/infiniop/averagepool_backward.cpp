@@ -73,11 +73,13 @@ class AvgPoolBackward {
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
   // The forward input is asked for, as documented, though only its shape is used.
-  bool accepts(const Data& data, const void* workspace, std::size_t bytes) const {
-    if (any_null(data.grad_input, data.grad_output, data.input)) return false;
-    return !Operand::share_memory(grad_input_, data.grad_input, grad_output_, data.grad_output) &&
-           !grad_input_.reaches_into(data.grad_input, workspace, bytes) &&
-           !grad_output_.reaches_into(data.grad_output, workspace, bytes);
+  static bool has_all(const Data& data) {
+    return !any_null(data.grad_input, data.grad_output, data.input);
+  }
+
+  void check_memory(const Data& data, const void* workspace, std::size_t bytes) const {
+    plan_.check_memory(grad_output_.at(data.grad_output), grad_input_.at(data.grad_input),
+                       workspace, bytes);
   }
 
   void run(const Data& data, void* workspace) const noexcept {

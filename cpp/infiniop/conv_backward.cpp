@@ -83,65 +83,45 @@ class ConvBackward {
 
   std::size_t workspace_bytes() const { return plan_.workspace_bytes(); }
 
-  bool accepts(const Data& data, const void* workspace, std::size_t bytes) const {
-    if (any_null(data.grad_input, data.grad_weight, data.grad_output, data.input, data.weight)) {
-      return false;
-    }
-    if (bias_ && data.grad_bias == nullptr) return false;
-    const Placed reads[] = {
-        {&grad_output_, data.grad_output}, {&input_, data.input}, {&weight_, data.weight}};
-    const Placed writes[] = {{&input_, data.grad_input},
-                             {&weight_, data.grad_weight},
-                             {bias_ ? &*bias_ : nullptr, data.grad_bias}};
-    for (const Placed& read : reads) {
-      if (read.reaches_into(workspace, bytes)) return false;
-    }
-    for (const Placed* write = writes; write != std::end(writes); ++write) {
-      if (write->reaches_into(workspace, bytes)) return false;
-      for (const Placed& read : reads) {
-        if (write->shares_memory_with(read)) return false;
-      }
-      for (const Placed* other = writes; other != write; ++other) {
-        if (write->shares_memory_with(*other)) return false;
-      }
-    }
-    return true;
+  bool has_all(const Data& data) const {
+    return !any_null(data.grad_input, data.grad_weight, data.grad_output, data.input,
+                     data.weight) &&
+           (!bias_ || data.grad_bias != nullptr);
+  }
+
+  void check_memory(const Data& data, const void* workspace, std::size_t bytes) const {
+    plan_.check_memory(Views(*this, data).tensors, workspace, bytes);
   }
 
   void run(const Data& data, void* workspace) const noexcept {
-    const TensorView grad_output = grad_output_.at(data.grad_output);
-    const TensorView input = input_.at(data.input), grad_input = input_.at(data.grad_input);
-    const TensorView weight = weight_.at(data.weight), grad_weight = weight_.at(data.grad_weight);
-    const TensorView grad_bias = bias_ ? bias_->at(data.grad_bias) : TensorView{};
-    plan_.run(
-        {&grad_output, &input, &weight, &grad_input, &grad_weight, bias_ ? &grad_bias : nullptr},
-        workspace, threads_);
+    plan_.run(Views(*this, data).tensors, workspace, threads_);
   }
 
  private:
-  // An operand and its data in one run; without operand it is not there.
-  struct Placed {
-    const Operand* operand;
-    const void* data;
+  // The tensors of one run.
+  struct Views {
+    Views(const ConvBackward& op, const Data& data)
+        : grad_output(op.grad_output_.at(data.grad_output)),
+          input(op.input_.at(data.input)),
+          weight(op.weight_.at(data.weight)),
+          grad_input(op.input_.at(data.grad_input)),
+          grad_weight(op.weight_.at(data.grad_weight)),
+          grad_bias(op.bias_ ? op.bias_->at(data.grad_bias) : TensorView{}),
+          tensors{&grad_output, &input,       &weight,
+                  &grad_input,  &grad_weight, op.bias_ ? &grad_bias : nullptr} {}
+    Views(const Views&) = delete;
+    Views& operator=(const Views&) = delete;
 
-    bool reaches_into(const void* memory, std::size_t bytes) const {
-      return operand != nullptr && operand->reaches_into(data, memory, bytes);
-    }
-    bool shares_memory_with(const Placed& other) const {
-      return operand != nullptr && other.operand != nullptr &&
-             Operand::share_memory(*operand, data, *other.operand, other.data);
-    }
+    const TensorView grad_output, input, weight, grad_input, grad_weight, grad_bias;
+    const ConvTensors tensors;
   };
 
-  // One gradient at a time: without data, tensors cannot be told apart.
   void check_gradients() const {
-    ConvTensors grad_input, grad_weight, grad_bias;
-    grad_input.grad_input = &input_.view();
-    grad_weight.grad_weight = &weight_.view();
-    if (bias_) grad_bias.grad_bias = &bias_->view();
-    for (const ConvTensors& gradient : {grad_input, grad_weight, grad_bias}) {
-      plan_.check_results(gradient);
-    }
+    ConvTensors gradients;
+    gradients.grad_input = &input_.view();
+    gradients.grad_weight = &weight_.view();
+    if (bias_) gradients.grad_bias = &bias_->view();
+    plan_.check_results(gradients);
   }
 
   const int threads_;

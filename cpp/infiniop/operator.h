@@ -5,7 +5,8 @@
 //   kTooSmallWorkspace   the status for that
 //   Data                 the pointers of one run
 //   workspace_bytes()
-//   accepts(data, workspace, bytes)   whether a run may have this memory
+//   has_all(data)                     whether there is a pointer for every tensor
+//   check_memory(data, workspace, bytes)   throws Error where a run may not have this memory
 //   run(data, workspace)              throws nothing, cannot fail
 #pragma once
 
@@ -87,7 +88,12 @@ infiniStatus_t compute(InfiniopDescriptor* desc, void* workspace, std::size_t wo
     const std::size_t needed = op.workspace_bytes();
     if (workspace_bytes < needed) return Operator::kTooSmallWorkspace;
     if (workspace == nullptr && needed > 0) return INFINI_STATUS_BAD_PARAM;
-    if (!op.accepts(data, workspace, needed)) return INFINI_STATUS_BAD_PARAM;
+    if (!op.has_all(data)) return INFINI_STATUS_BAD_PARAM;
+    try {
+      op.check_memory(data, workspace, needed);
+    } catch (const Error&) {
+      return INFINI_STATUS_BAD_PARAM;  // not the layout of a descriptor, but a pointer
+    }
     if (stream == nullptr) {
       op.run(data, workspace);
       return INFINI_STATUS_SUCCESS;

@@ -36,9 +36,12 @@ void check_bytes(const char* name, const std::int64_t* shape, int ndim, DType dt
 }
 
 void check_dtype(const char* name, DType got, DType expected, const char* because) {
-  if (got == expected) return;
-  throw Error(ErrorKind::dtype, name, name_of(got),
-              std::string("expected ") + name_of(expected) + because);
+  if (got != expected) check_dtype(name, name_of(got), expected, because);
+}
+
+void check_dtype(const char* name, const std::string& got, DType expected, const char* because) {
+  if (got == name_of(expected)) return;
+  throw Error(ErrorKind::dtype, name, got, std::string("expected ") + name_of(expected) + because);
 }
 
 void check_no_overlap_within(const char* name, const TensorView& result) {
@@ -47,18 +50,17 @@ void check_no_overlap_within(const char* name, const TensorView& result) {
               "expected one memory location per element");
 }
 
-void check_apart(const char* name, const TensorView& result, const char* other_name,
-                 const TensorView& other) {
-  if (!overlap(result, other)) return;
-  throw Error(ErrorKind::layout, name, "memory of another tensor",
-              std::string("expected memory that ") + other_name + " does not share");
-}
-
-void check_workspace_apart(const void* workspace, std::size_t bytes, const char* name,
-                           const TensorView& view) {
-  if (!reaches_into(view, workspace, bytes)) return;
-  throw Error(ErrorKind::layout, "{workspace}", "memory of a tensor",
-              std::string("expected memory that ") + name + " does not share");
+void check_memory(const RunTensor* tensors, std::size_t count, const void* workspace,
+                  std::size_t bytes) {
+  if (const SharedMemory shared = find_shared_memory(tensors, count); shared.written != nullptr) {
+    throw Error(ErrorKind::layout, shared.written->name, "memory of another tensor",
+                std::string("expected memory that ") + shared.other->name + " does not share");
+  }
+  for (const RunTensor* each = tensors; each != tensors + count; ++each) {
+    if (each->view == nullptr || !reaches_into(*each->view, workspace, bytes)) continue;
+    throw Error(ErrorKind::layout, "{workspace}", "memory of a tensor",
+                std::string("expected memory that ") + each->name + " does not share");
+  }
 }
 
 }  // namespace backops

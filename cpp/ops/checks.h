@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/export.h"
 #include "base/tensor.h"
 
 namespace backops {
@@ -18,14 +19,16 @@ void check_range(const char* name, int axis, std::int64_t value, std::int64_t lo
 void check_sizes(const char* name, const std::int64_t* shape, int ndim, bool batched);
 void check_bytes(const char* name, const std::int64_t* shape, int ndim, DType dtype);
 
-// `because` follows the expected dtype.
+// `because` follows the expected dtype. What came may be a dtype that is none of ours.
 void check_dtype(const char* name, DType got, DType expected, const char* because);
+BACKOPS_API void check_dtype(const char* name, const std::string& got, DType expected,
+                             const char* because);
 
-// One memory location per element, none of them in `other`.
+// One memory location per element.
 void check_no_overlap_within(const char* name, const TensorView& result);
-void check_apart(const char* name, const TensorView& result, const char* other_name,
-                 const TensorView& other);
-void check_workspace_apart(const void* workspace, std::size_t bytes, const char* name,
-                           const TensorView& view);
+
+// No result in memory of another tensor, no tensor in the workspace. What is read comes first.
+void check_memory(const RunTensor* tensors, std::size_t count, const void* workspace,
+                  std::size_t bytes);
 
 }  // namespace backops

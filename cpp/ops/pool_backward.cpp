@@ -1,6 +1,7 @@
 #include "ops/pool_backward.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -127,26 +128,11 @@ std::size_t PoolPlan::table_bytes() const {
   return bytes;
 }
 
-void PoolPlan::check_grad_input(const TensorView& grad_input) const {
-  const PoolProblem& p = impl_->problem;
-  check_dtype("{grad_input}", grad_input.dtype, p.dtype, " like {grad_output}");
-  if (grad_input.ndim != p.ndim ||
-      !std::equal(p.input_shape, p.input_shape + p.ndim, grad_input.shape)) {
-    throw Error(ErrorKind::shape, "{grad_input}", shape_text(grad_input.shape, grad_input.ndim),
-                "expected the shape of {input}, " + shape_text(p.input_shape, p.ndim));
-  }
-  check_no_overlap_within("{grad_input}", grad_input);
-}
-
-void PoolPlan::check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const {
-  check_grad_input(grad_input);
-  check_apart("{grad_input}", grad_input, "{grad_output}", grad_output);
-}
-
-void PoolPlan::check_workspace(const void* workspace, std::size_t bytes,
-                               const TensorView& grad_output, const TensorView& grad_input) const {
-  check_workspace_apart(workspace, bytes, "{grad_output}", grad_output);
-  check_workspace_apart(workspace, bytes, "{grad_input}", grad_input);
+void PoolPlan::check_memory(const TensorView& grad_output, const TensorView& grad_input,
+                            const void* workspace, std::size_t bytes) const {
+  const RunTensor tensors[] = {{"{grad_output}", &grad_output, false},
+                               {"{grad_input}", &grad_input, true}};
+  backops::check_memory(tensors, std::size(tensors), workspace, bytes);
 }
 
 PoolStrides strides_of(const PoolPlan::Impl& plan, const TensorView& view) {

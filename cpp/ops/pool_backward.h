@@ -57,6 +57,10 @@ class BACKOPS_API LegalPoolProblem {
   std::int64_t output_shape_[kMaxDims] = {};
 };
 
+// Of every problem, legal or not: throws Error unless the tensor has the input's dtype and shape,
+// and one memory location per element.
+BACKOPS_API void check_pool_grad_input(const PoolProblem& problem, const TensorView& grad_input);
+
 class BACKOPS_API PoolPlan {
  public:
   explicit PoolPlan(const LegalPoolProblem& problem, Isa isa = active_isa());
@@ -79,12 +83,12 @@ class BACKOPS_API PoolPlan {
   void check_grad_output(const TensorView& grad_output) const {
     legal().check_grad_output(grad_output);
   }
-  // The first form is for those who know no data yet, and cannot tell whether memory is shared.
-  void check_grad_input(const TensorView& grad_input) const;
-  void check_grad_input(const TensorView& grad_input, const TensorView& grad_output) const;
-
-  void check_workspace(const void* workspace, std::size_t bytes, const TensorView& grad_output,
-                       const TensorView& grad_input) const;
+  void check_grad_input(const TensorView& grad_input) const {
+    check_pool_grad_input(problem(), grad_input);
+  }
+  // Where they lie, if they have data: grad_input apart from grad_output, both from the workspace.
+  void check_memory(const TensorView& grad_output, const TensorView& grad_input,
+                    const void* workspace = nullptr, std::size_t bytes = 0) const;
 
   // Both tensors have passed their checks; `workspace` has workspace_bytes(threads) bytes.
   void run(const TensorView& grad_output, const TensorView& grad_input, void* workspace,

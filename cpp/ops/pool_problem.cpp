@@ -1,4 +1,4 @@
-// What is a legal pooling problem, the shape it pools to, and which grad_output fits.
+// What is a legal pooling problem, the shape it pools to, and which tensors fit.
 #include <algorithm>
 #include <string>
 
@@ -77,6 +77,16 @@ void LegalPoolProblem::check_grad_output(const TensorView& grad_output) const {
                        shape_text(p.padding, p.rank) + (p.ceil_mode ? ", {ceil_mode}" : "");
   throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
               "but " + input + windows + " pools to " + shape_text(output_shape_, p.ndim));
+}
+
+void check_pool_grad_input(const PoolProblem& p, const TensorView& grad_input) {
+  check_dtype("{grad_input}", grad_input.dtype, p.dtype, " like {grad_output}");
+  if (grad_input.ndim != p.ndim ||
+      !std::equal(p.input_shape, p.input_shape + p.ndim, grad_input.shape)) {
+    throw Error(ErrorKind::shape, "{grad_input}", shape_text(grad_input.shape, grad_input.ndim),
+                "expected the shape of {input}, " + shape_text(p.input_shape, p.ndim));
+  }
+  check_no_overlap_within("{grad_input}", grad_input);
 }
 
 }  // namespace backops

@@ -16,7 +16,8 @@ enum class Precision : std::uint8_t { keep, allow_fp32_down, fp16, hf32 };
 // on Ascend 950.
 enum class Rounding : std::uint8_t { none, float16, hf32_11, hf32_10 };
 
-// The rounding an Atlas A2 applies. Throws Error where the dtype refuses the precision.
+// The rounding of operands, as one product does it in pooling, an Atlas A2. Throws Error where the
+// dtype refuses the precision.
 BACKOPS_API Rounding rounding_of(Precision precision, DType dtype);
 
 constexpr const char* name_of(Precision precision) {

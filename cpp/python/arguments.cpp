@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "ops/checks.h"
 #include "python/errors.h"
 
 namespace nb = nanobind;
@@ -92,9 +93,8 @@ nb::object three_of(nb::handle value, const char* name, const char* what) {
 }
 
 void check_same_dtype(const ShapeOf& operand, const char* name, const TensorView& grad_output) {
-  if (operand.dtype.empty() || operand.dtype == name_of(grad_output.dtype)) return;
-  throw Error(ErrorKind::dtype, name, operand.dtype,
-              std::string("expected ") + name_of(grad_output.dtype) + " like {grad_output}");
+  if (operand.dtype.empty()) return;
+  check_dtype(name, operand.dtype, grad_output.dtype, " like {grad_output}");
 }
 
 nb::tuple as_tuple(const std::int64_t* values, int count) {

@@ -25,6 +25,7 @@ bool read_flag(nanobind::handle value, const char* name);
 // A sequence of exactly three, as a tuple.
 nanobind::object three_of(nanobind::handle value, const char* name, const char* what);
 
+// Also of operands that the core does not see, because only their shape is used.
 void check_same_dtype(const ShapeOf& operand, const char* name, const TensorView& grad_output);
 
 nanobind::tuple as_tuple(const std::int64_t* values, int count);

@@ -96,6 +96,10 @@ struct ConvResults {
   bool wanted[3];
 
   const TensorView* view(int i) const { return wanted[i] ? &results[i].view() : nullptr; }
+  // Null where it is ours.
+  const TensorView* given(int i) const {
+    return wanted[i] && !results[i].given.is_none() ? &results[i].array.view : nullptr;
+  }
 
   void announce() const {
     for (int i = 0; i < 3; ++i) {
@@ -136,11 +140,14 @@ ConvResults make_results(nb::handle out, nb::handle grad_output, const Array& so
 nb::object run_conv(const ConvPlan& plan, const ConvTensors& inputs, const ConvResults& results,
                     const Memory& workspace, const CallThreads& threads) {
   ConvTensors tensors = inputs;
+  tensors.grad_input = results.given(0);
+  tensors.grad_weight = results.given(1);
+  tensors.grad_bias = results.given(2);
+  plan.check_results(tensors);
   tensors.grad_input = results.view(0);
   tensors.grad_weight = results.view(1);
   tensors.grad_bias = results.view(2);
-  plan.check_results(tensors);
-  plan.check_workspace(workspace.data, workspace.bytes, tensors);
+  plan.check_memory(tensors, workspace.data, workspace.bytes);
   if (!threads.for_kernel) results.announce();
   {
     const WithoutGil released;

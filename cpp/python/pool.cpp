@@ -64,10 +64,10 @@ Result make_result(nb::handle out, nb::handle grad_output, const Array& source,
 nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& result,
                     const Memory& workspace, const CallThreads& threads) {
   if (!result.given.is_none()) {
-    plan.check_grad_input(result.array.view, source.view);
+    plan.check_grad_input(result.array.view);
     check_writable(result.array, "{grad_input}");
   }
-  plan.check_workspace(workspace.data, workspace.bytes, source.view, result.view());
+  plan.check_memory(source.view, result.view(), workspace.data, workspace.bytes);
   if (!threads.for_kernel) result.announce();
   {
     const WithoutGil released;

@@ -155,6 +155,7 @@ void run(const Call& call) {
   if (!plan) plan = python::make_plan(LegalConvProblem(problem), threads, deterministic);
   plan->check_inputs(first.tensors);
   plan->check_results(first.tensors);
+  plan->check_memory(first.tensors);
   const python::Workspace workspace(plan->workspace_bytes());
   for (std::int64_t i = 0; i < all.batches; ++i) {
     const ViewsOfOne one(all, i);

@@ -91,7 +91,9 @@ class BACKOPS_API ConvPlan {
   // Throw Error unless the tensors fit the problem: first what is read, then what is written.
   void check_inputs(const ConvTensors& tensors) const { legal().check_inputs(tensors); }
   void check_results(const ConvTensors& tensors) const;
-  void check_workspace(const void* workspace, std::size_t bytes, const ConvTensors& tensors) const;
+  // Where they lie, if they have data: results apart from everything else, all from the workspace.
+  void check_memory(const ConvTensors& tensors, const void* workspace = nullptr,
+                    std::size_t bytes = 0) const;
 
   // The tensors have passed their checks; `workspace` has workspace_bytes() bytes.
   void run(const ConvTensors& tensors, void* workspace, int threads) const noexcept;

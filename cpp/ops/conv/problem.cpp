@@ -1,5 +1,6 @@
 // What is a legal convolution problem, the shape of its output, and which tensors fit it.
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "base/error.h"
@@ -140,32 +141,20 @@ void ConvPlan::check_results(const ConvTensors& t) const {
       {"{grad_input}", t.grad_input, p.input_shape, p.ndim, "expected that of {input}, "},
       {"{grad_weight}", t.grad_weight, p.weight_shape, p.rank + 2, "expected that of {weight}, "},
       {"{grad_bias}", t.grad_bias, p.weight_shape, 1, "expected one element per output channel, "}};
-  const std::pair<const char*, const TensorView*> inputs[] = {
-      {"{grad_output}", t.grad_output}, {"{input}", t.input}, {"{weight}", t.weight}};
   for (const auto& result : results) {
     if (result.view == nullptr) continue;
     check_dtype(result.name, result.view->dtype, p.dtype, " like {grad_output}");
     check_shape(result.name, *result.view, result.shape, result.ndim, result.because);
     check_no_overlap_within(result.name, *result.view);
-    for (const auto& [name, view] : inputs) {
-      if (view != nullptr) check_apart(result.name, *result.view, name, *view);
-    }
-    for (const auto& other : results) {
-      if (&other == &result) break;
-      if (other.view != nullptr) check_apart(result.name, *result.view, other.name, *other.view);
-    }
   }
 }
 
-void ConvPlan::check_workspace(const void* workspace, std::size_t bytes,
-                               const ConvTensors& t) const {
-  const std::pair<const char*, const TensorView*> views[] = {
-      {"{grad_output}", t.grad_output}, {"{input}", t.input},
-      {"{weight}", t.weight},           {"{grad_input}", t.grad_input},
-      {"{grad_weight}", t.grad_weight}, {"{grad_bias}", t.grad_bias}};
-  for (const auto& [name, view] : views) {
-    if (view != nullptr) check_workspace_apart(workspace, bytes, name, *view);
-  }
+void ConvPlan::check_memory(const ConvTensors& t, const void* workspace, std::size_t bytes) const {
+  const RunTensor tensors[] = {
+      {"{grad_output}", t.grad_output, false}, {"{input}", t.input, false},
+      {"{weight}", t.weight, false},           {"{grad_input}", t.grad_input, true},
+      {"{grad_weight}", t.grad_weight, true},  {"{grad_bias}", t.grad_bias, true}};
+  backops::check_memory(tensors, std::size(tensors), workspace, bytes);
 }
 
 }  // namespace backops
