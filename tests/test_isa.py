@@ -27,15 +27,21 @@ def cpu_flags():
         return next((set(line.split()) for line in lines if line.startswith("flags")), set())
 
 
+def differences(expected, actual):
+    """The names of results that differ in a bit, or that only one side has."""
+    names = {name for name in expected.keys() | actual.keys() if not name.endswith("/kernel")}
+    return sorted(
+        name
+        for name in names
+        if name not in expected
+        or name not in actual
+        or not np.array_equal(expected[name], actual[name])
+    )
+
+
 @pytest.mark.parametrize("level", LEVELS[1:])
 def test_results_are_those_of_generic_in_every_bit(results, level):
-    assert results[level].keys() == results["generic"].keys()
-    different = [
-        name
-        for name, bits in results["generic"].items()
-        if not name.endswith("/kernel") and not np.array_equal(bits, results[level][name])
-    ]
-    assert not different
+    assert differences(results["generic"], results[level]) == []
 
 
 def test_results_cover_every_case_and_are_not_all_zero_or_nan(results):
@@ -48,11 +54,14 @@ def test_results_cover_every_case_and_are_not_all_zero_or_nan(results):
         assert numbers.any() or numbers.size == 0, name
 
 
-def test_comparison_catches_one_bit(results):
-    bits = results["generic"]["overlap_2d/float32"]
-    changed = bits.copy()
-    changed.reshape(-1)[100] ^= 1
-    assert not np.array_equal(bits, changed)
+def test_comparison_catches_one_bit_and_one_missing_result(results):
+    changed = dict(results["generic"])
+    changed["overlap_2d/float32"] = changed["overlap_2d/float32"].copy()
+    changed["overlap_2d/float32"].reshape(-1)[100] ^= 1
+    assert differences(results["generic"], changed) == ["overlap_2d/float32"]
+    del changed["overlap_2d/float32"]
+    assert differences(results["generic"], changed) == ["overlap_2d/float32"]
+    assert differences(changed, results["generic"]) == ["overlap_2d/float32"]
 
 
 def test_kernels_stay_within_the_level_asked_for(results):
