@@ -1,5 +1,7 @@
 """Bad input to convolution: the right exception, a message that says why, and nothing written."""
 
+import itertools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -554,3 +556,39 @@ def test_interrupt_inside_an_argument_is_not_swallowed():
     for name in ("stride", "groups"):
         with pytest.raises(KeyboardInterrupt):
             backops.conv_backward(**{**GOOD, name: Interrupting()})
+
+
+# Plans that are kept
+
+PADDINGS = itertools.count(20)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"grad_output": ones(2, 5, 8, 8)},
+        {"grad_output": ones(2, 5, 8, 8, dtype=np.float16)},
+        {"input": ones(2, 3, 11, 11, dtype=np.float64)},
+        {"weight": ones(5, 3, 3, 3, dtype=np.float16)},
+        {"weight": ones(5, 2, 3, 3)},
+        {"stride": 0},
+        {"out": (ones(2, 3, 11, 10), None, None)},
+    ],
+    ids=["shape", "half", "input_dtype", "weight_dtype", "channels", "stride", "out"],
+)
+def test_errors_are_the_same_once_a_plan_is_kept(change):
+    # Of a padding that no other call has: the first call finds no plan.
+    padding = next(PADDINGS)
+    good = {
+        "grad_output": ones(2, 5, 9 + 2 * padding, 9 + 2 * padding),
+        "input": ones(2, 3, 11, 11),
+        "weight": ones(5, 3, 3, 3),
+        "padding": padding,
+    }
+    messages = []
+    for _ in range(2):
+        with pytest.raises(backops.Error) as caught:
+            backops.conv_backward(**{**good, **change})
+        messages.append((type(caught.value), str(caught.value)))
+        backops.conv_backward(**good)
+    assert messages[0] == messages[1]
