@@ -466,6 +466,15 @@ def forward(case: Case, x):
     return result
 
 
+def jax_x64():
+    """JAX with float64, while the context lasts."""
+    import jax
+    import jax.experimental
+
+    # Named so since JAX 0.8.
+    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
+
+
 # Subprocesses
 
 

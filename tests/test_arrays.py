@@ -223,7 +223,7 @@ def test_jax_result_is_a_jax_array_of_the_same_dtype_and_values(name, dtype):
 
 
 def test_jax_float64_result_stays_float64():
-    with jax.enable_x64(True):
+    with support.jax_x64():
         grad = make_grad(CASE, "float64")
         result = CASE.backward(backops, jnp.asarray(grad))
         assert isinstance(result, jax.Array)

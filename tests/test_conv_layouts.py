@@ -361,7 +361,7 @@ def test_jax_results_are_jax_arrays_of_the_same_dtype_and_values(name, dtype):
 
 
 def test_jax_float64_results_stay_float64():
-    with jax.enable_x64(True):
+    with support.jax_x64():
         arrays = make_arrays(CASE, "float64")
         results = CASE.backward(backops, *map(jnp.asarray, arrays))
         assert_close([np.asarray(result) for result in results], CASE, arrays)

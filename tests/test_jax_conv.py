@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import support
 from conv_support import ConvCase, assert_close, find_conv_case, make_arrays
 from jax.test_util import check_grads
 
@@ -79,7 +80,7 @@ def test_half_types_are_rounded_once(name, dtype):
 
 
 def test_float64_where_jax_has_it():
-    with jax.enable_x64(True):
+    with support.jax_x64():
         check(find_conv_case("toy"), "float64")
 
 
@@ -204,7 +205,7 @@ def test_vmap_over_nothing():
 @pytest.mark.parametrize("argnums", [(0, 1, 2), (0,), (1,)])
 def test_gradients_of_gradients(argnums):
     case = ConvCase("small", (1, 2, 5), (4, 1, 2), 2, 1, 1, 2)
-    with jax.enable_x64(True):
+    with support.jax_x64():
         _, *operands = make_arrays(case, "float64")
         operands.append(np.asarray(make_bias(case, "float64")))
 

@@ -83,7 +83,7 @@ def test_half_types_are_rounded_once(name, dtype):
 
 @pytest.mark.parametrize("name", ["overlap_2d", "adaptive_uneven_2d"])
 def test_float64_where_jax_has_it(name):
-    with jax.enable_x64(True):
+    with support.jax_x64():
         check(support.find_case(name), "float64")
 
 
@@ -135,7 +135,7 @@ def test_vmap_over_any_axis_and_twice(name):
 @pytest.mark.parametrize("name", ["divisor_exclude_pad_ceil", "unbatched_adaptive_2d"])
 def test_gradients_of_gradients(name):
     case = support.find_case(name)
-    with jax.enable_x64(True):
+    with support.jax_x64():
         x = jnp.asarray(make_input(case, "float64"))
         check_grads(jax.jit(lambda x: jnp.sin(pool(case, x))), (x,), order=2, modes=["rev"])
 

@@ -1,7 +1,8 @@
 """Stands in for PyTorch where there is none: `pytest --without-torch`.
 
-Modules that import torch can then be imported, and a test that uses it is skipped. Without the
-option, which only `make test-python` gives, nothing here is used: a missing PyTorch is an error.
+While tests are collected, there is a torch that can be imported and has everything. While they
+run, it can do nothing and is not found again, and a test that fails for that is skipped. Without
+the option, which only `make test-python` gives, nothing here is used, and no PyTorch is an error.
 """
 
 import sys
@@ -11,31 +12,35 @@ import pytest
 
 MESSAGE = "No module named 'torch'"
 _in_a_test = False
+_was_missed = False
 
 
 def install():
-    """Puts a `torch` in place that has everything and can do nothing."""
     sys.modules["torch"] = _Torch("torch")
     sys.meta_path.insert(0, _Refuse)
 
 
 class _Refuse:
-    """No module inside torch can be imported, nor what is made for it."""
+    """Finds neither torch nor what is made for it."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "backops.torch" or name.startswith("torch."):
+        global _was_missed
+        if name in ("torch", "backops.torch") or name.startswith("torch."):
+            _was_missed = True
             raise ModuleNotFoundError(MESSAGE, name="torch")
 
 
 def skip_where_used():
     """What a hook does around a test. Programs say in their output what they miss."""
-    global _in_a_test
-    _in_a_test = True
+    global _in_a_test, _was_missed
+    _in_a_test, _was_missed = True, False
+    sys.modules.pop("torch", None)
     try:
         return (yield)
     except Exception as error:
-        if MESSAGE not in f"{error} {getattr(error, 'stdout', '')} {getattr(error, 'stderr', '')}":
+        said = f"{error} {getattr(error, 'stdout', '')} {getattr(error, 'stderr', '')}"
+        if not _was_missed and MESSAGE not in said:
             raise
         pytest.skip(MESSAGE)
     finally:
