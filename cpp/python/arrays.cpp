@@ -16,6 +16,7 @@
 #include "python/dlpack.h"
 #include "python/errors.h"
 #include "python/exchange.h"
+#include "python/pytorch.h"
 
 namespace nb = nanobind;
 
@@ -305,23 +306,9 @@ Memory memory_of(nb::handle object, const std::string& argument) {
           given->owner};
 }
 
-namespace {
-
-// Whether it is a tensor of PyTorch, which is imported if there are any.
-bool is_torch_tensor(nb::handle object) {
-  PyObject* const torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-  if (torch == nullptr) return false;
-  const nb::object tensor = optional_attribute(torch, "Tensor");
-  return tensor.is_valid() && PyType_Check(tensor.ptr()) != 0 &&
-         PyType_IsSubtype(Py_TYPE(object.ptr()), reinterpret_cast<PyTypeObject*>(tensor.ptr())) !=
-             0;
-}
-
-}  // namespace
-
 void mark_written(nb::handle object) {
   // Tensors made in inference mode count no versions.
-  if (!is_torch_tensor(object) || nb::cast<bool>(object.attr("is_inference")())) return;
+  if (!is_pytorch_tensor(object) || nb::cast<bool>(object.attr("is_inference")())) return;
   static PyObject* const increment =
       nb::object(nb::module_::import_("torch.autograd.graph").attr("increment_version"))
           .release()

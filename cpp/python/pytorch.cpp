@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "python/errors.h"
+
 namespace nb = nanobind;
 
 namespace backops::python {
@@ -23,10 +25,15 @@ const PyTorch* loaded_pytorch() {
   if (loaded != nullptr) return loaded;
   static PyObject* const name = PyUnicode_InternFromString("torch");
   const nb::object module = nb::steal(PyImport_GetModule(name));
-  if (!module.is_valid()) return PyErr_Clear(), nullptr;
-  nb::object tensor = nb::getattr(module, "Tensor", nb::none());
-  nb::object get_num_threads = nb::getattr(module, "get_num_threads", nb::none());
-  if (!PyType_Check(tensor.ptr()) || get_num_threads.is_none()) return nullptr;
+  if (!module.is_valid()) {
+    if (PyErr_Occurred() != nullptr) nb::raise_python_error();
+    return nullptr;
+  }
+  nb::object tensor = optional_attribute(module, "Tensor");
+  nb::object get_num_threads = optional_attribute(module, "get_num_threads");
+  if (!tensor.is_valid() || !PyType_Check(tensor.ptr()) || !get_num_threads.is_valid()) {
+    return nullptr;
+  }
   loaded = new PyTorch{reinterpret_cast<PyTypeObject*>(tensor.release().ptr()),
                        get_num_threads.release().ptr()};
   return loaded;
