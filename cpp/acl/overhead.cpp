@@ -8,7 +8,7 @@
 #include "aclnnop/aclnn_avgpool2d_backward.h"
 #include "base/operand.h"
 #include "base/threads.h"
-#include "ops/pool_backward.h"
+#include "ops/pool/plan.h"
 
 namespace {
 

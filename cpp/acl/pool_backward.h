@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "acl/arguments.h"
-#include "ops/pool_backward.h"
+#include "ops/pool/plan.h"
 
 namespace backops::acl {
 

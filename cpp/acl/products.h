@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/dtype.h"
-#include "ops/precision.h"
+#include "ops/common/precision.h"
 
 namespace backops::acl {
 

@@ -8,7 +8,7 @@
 #include "infiniop/operand.h"
 #include "infiniop/operator.h"
 #include "infiniop/parameters.h"
-#include "ops/pool_backward.h"
+#include "ops/pool/plan.h"
 
 namespace backops::infini {
 namespace {

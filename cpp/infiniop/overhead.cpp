@@ -9,7 +9,7 @@
 #include "infiniop.h"
 #include "infinirt.h"
 #include "ops/conv/plan.h"
-#include "ops/pool_backward.h"
+#include "ops/pool/plan.h"
 
 namespace {
 

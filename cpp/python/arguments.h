@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ops/precision.h"
+#include "ops/common/precision.h"
 #include "python/arrays.h"
 
 namespace backops::python {

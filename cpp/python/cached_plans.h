@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "ops/conv/plan.h"
-#include "ops/pool_backward.h"
+#include "ops/pool/plan.h"
 
 namespace backops::python {
 

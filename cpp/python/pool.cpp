@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "ops/pool_backward.h"
-#include "ops/windows.h"
+#include "ops/pool/plan.h"
+#include "ops/pool/windows.h"
 #include "python/arguments.h"
 #include "python/arrays.h"
 #include "python/cached_plans.h"

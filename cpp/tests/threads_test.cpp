@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "ops/pool_backward.h"
+#include "ops/pool/plan.h"
 #include "tests/check.h"
 #include "tests/elements.h"
 

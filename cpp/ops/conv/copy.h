@@ -8,9 +8,9 @@
 
 #include "kernels/conv/conv.h"
 #include "kernels/pool/pool.h"
+#include "ops/common/precision.h"
 #include "ops/conv/engine.h"
 #include "ops/conv/tiles.h"
-#include "ops/precision.h"
 
 namespace backops {
 

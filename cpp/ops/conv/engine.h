@@ -10,8 +10,8 @@
 #include "base/cpu.h"
 #include "base/dtype.h"
 #include "base/ints.h"
+#include "ops/common/precision.h"
 #include "ops/conv/shape.h"
-#include "ops/precision.h"
 
 namespace backops {
 

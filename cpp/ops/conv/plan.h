@@ -16,8 +16,8 @@
 #include "base/cpu.h"
 #include "base/export.h"
 #include "base/tensor.h"
+#include "ops/common/precision.h"
 #include "ops/conv/shape.h"
-#include "ops/precision.h"
 
 namespace backops {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "ops/checks.h"
+#include "ops/common/checks.h"
 #include "ops/conv/plan.h"
 
 namespace backops {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "ops/checks.h"
-#include "ops/pool_backward.h"
+#include "ops/common/checks.h"
+#include "ops/pool/plan.h"
 
 namespace backops {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kernels/pool/pool.h"
-#include "ops/pool_backward.h"
-#include "ops/pool_geometry.h"
-#include "ops/spread_table.h"
+#include "ops/pool/geometry.h"
+#include "ops/pool/plan.h"
+#include "ops/pool/spread_table.h"
 
 namespace backops {
 

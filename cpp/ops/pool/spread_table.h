@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/pool/pool.h"
-#include "ops/windows.h"
+#include "ops/pool/windows.h"
 
 namespace backops {
 

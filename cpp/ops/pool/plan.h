@@ -14,7 +14,7 @@
 #include "base/export.h"
 #include "base/isa.h"
 #include "base/tensor.h"
-#include "ops/precision.h"
+#include "ops/common/precision.h"
 
 namespace backops {
 

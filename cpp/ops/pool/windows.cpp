@@ -1,4 +1,4 @@
-#include "ops/windows.h"
+#include "ops/pool/windows.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,9 +1,9 @@
-#include "ops/pool_geometry.h"
+#include "ops/pool/geometry.h"
 
 #include <algorithm>
 
 #include "kernels/pool/pool.h"
-#include "ops/spread_table.h"
+#include "ops/pool/spread_table.h"
 
 namespace backops {
 namespace {

@@ -5,8 +5,8 @@
 #include "base/strided_copy.h"
 #include "base/task_queue.h"
 #include "base/threads.h"
-#include "ops/pool_binding.h"
-#include "ops/precision.h"
+#include "ops/common/precision.h"
+#include "ops/pool/binding.h"
 
 namespace backops {
 namespace {

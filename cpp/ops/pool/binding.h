@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/pool_plan.h"
+#include "ops/pool/impl.h"
 
 namespace backops {
 

@@ -4,7 +4,7 @@
 #include "base/task_queue.h"
 #include "base/threads.h"
 #include "kernels/vectors/scalar.h"
-#include "ops/pool_plan.h"
+#include "ops/pool/impl.h"
 
 namespace backops {
 namespace {

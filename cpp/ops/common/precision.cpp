@@ -1,4 +1,4 @@
-#include "ops/precision.h"
+#include "ops/common/precision.h"
 
 #include <cstring>
 #include <string>

@@ -1,12 +1,12 @@
-#include "ops/pool_backward.h"
+#include "ops/pool/plan.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "base/error.h"
-#include "ops/checks.h"
-#include "ops/pool_plan.h"
+#include "ops/common/checks.h"
+#include "ops/pool/impl.h"
 
 namespace backops {
 namespace {

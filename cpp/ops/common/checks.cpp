@@ -1,4 +1,4 @@
-#include "ops/checks.h"
+#include "ops/common/checks.h"
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "ops/pool_binding.h"
+#include "ops/pool/binding.h"
 
 #include <unistd.h>
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/windows.h"
+#include "ops/pool/windows.h"
 
 namespace backops {
 

@@ -1,4 +1,4 @@
-#include "ops/spread_table.h"
+#include "ops/pool/spread_table.h"
 
 #include <algorithm>
 #include <limits>
