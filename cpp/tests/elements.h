@@ -13,6 +13,10 @@
 namespace backops {
 namespace test {
 
+constexpr DType kDTypes[] = {DType::float16, DType::bfloat16, DType::float32, DType::float64};
+
+inline std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
 struct Format {
   int precision;       // bits of the significand, the hidden one included
   int least_exponent;  // of the smallest positive number

@@ -28,8 +28,6 @@ constexpr const ConvKernels* kTable[] = {
 #undef BACKOPS_CONV_KERNELS
 };
 
-std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
-
 double read_sum(const ConvKernels& k, const Memory& memory, std::int64_t index) {
   return read_element(sum_dtype(k.dtype), memory.data() + index * k.sum_bytes);
 }

@@ -109,12 +109,6 @@ struct PoolKernels {
   void (*spread)(const SpreadArgs&);           // sums in, tensor elements out
   void (*slide)(const SpreadArgs&);
   void (*fill)(const SpreadArgs&);  // target[w] = source[0]
-  // Copies past the caches; finish with stream_fence.
-  void (*stream)(void* target, const void* source, std::size_t bytes);
-  void (*stream_fence)();
-  // Element i goes to place 2 * i; what lies between may be somebody else's.
-  void (*put_every_second)(void* target, const void* source, std::int64_t count);
-  void (*round_to_float16)(float* values, std::int64_t count);
 };
 
 // The kernels of `isa`, or of the next lower one that was built.

@@ -11,19 +11,6 @@
 namespace backops {
 namespace {
 
-inline void avx512_stream(void* to, const void* from, std::size_t bytes) {
-  char* target = static_cast<char*>(to);
-  const char* source = static_cast<const char*>(from);
-  std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(target) % 64) % 64;
-  if (head > bytes) head = bytes;
-  std::memcpy(target, source, head);
-  std::size_t at = head;
-  for (; at + 64 <= bytes; at += 64) {
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(target + at), _mm512_loadu_si512(source + at));
-  }
-  std::memcpy(target + at, source + at, bytes - at);
-}
-
 struct Avx512Vector {
   using Sum = float;
   static constexpr int lanes = 16;
@@ -146,7 +133,16 @@ struct Avx512Vector {
   }
 
   static void stream(void* to, const void* from, std::size_t bytes) {
-    avx512_stream(to, from, bytes);
+    char* target = static_cast<char*>(to);
+    const char* source = static_cast<const char*>(from);
+    std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(target) % 64) % 64;
+    if (head > bytes) head = bytes;
+    std::memcpy(target, source, head);
+    std::size_t at = head;
+    for (; at + 64 <= bytes; at += 64) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(target + at), _mm512_loadu_si512(source + at));
+    }
+    std::memcpy(target + at, source + at, bytes - at);
   }
   static void stream_fence() { _mm_sfence(); }
 
@@ -231,11 +227,6 @@ struct Avx512DoubleVector {
   static Avx512DoubleVector gather(const double* from, Pattern pattern) {
     return {_mm512_i32gather_pd(pattern, from, 8)};
   }
-
-  static void stream(void* to, const void* from, std::size_t bytes) {
-    avx512_stream(to, from, bytes);
-  }
-  static void stream_fence() { _mm_sfence(); }
 
   static constexpr bool has_masked_stores = true;
   static void put_every_second(char* to, const double* from) {

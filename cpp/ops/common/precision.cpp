@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "kernels/pool/pool.h"
+#include "kernels/convert/convert.h"
 
 namespace backops {
 
@@ -36,7 +36,7 @@ void round_to_hf32(float* values, std::int64_t count, int mantissa_bits) {
 }
 
 void round_operands(float* values, std::int64_t count, Rounding rounding,
-                    const PoolKernels& kernels) {
+                    const ConvertKernels& kernels) {
   switch (rounding) {
     case Rounding::none: return;
     case Rounding::float16: return kernels.round_to_float16(values, count);

@@ -8,7 +8,7 @@
 
 namespace backops {
 
-struct PoolKernels;
+struct ConvertKernels;
 
 enum class Precision : std::uint8_t { keep, allow_fp32_down, fp16, hf32 };
 
@@ -33,6 +33,6 @@ constexpr const char* name_of(Precision precision) {
 void round_to_hf32(float* values, std::int64_t count, int mantissa_bits);
 
 void round_operands(float* values, std::int64_t count, Rounding rounding,
-                    const PoolKernels& kernels);
+                    const ConvertKernels& kernels);
 
 }  // namespace backops

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "kernels/conv/conv.h"
-#include "kernels/pool/pool.h"
+#include "kernels/convert/convert.h"
 #include "ops/common/precision.h"
 #include "ops/conv/engine.h"
 #include "ops/conv/tiles.h"
@@ -17,8 +17,8 @@ namespace backops {
 template <class Sum>
 class TileCopy {
  public:
-  TileCopy(const ConvKernels& kernels, Rounding rounding, const PoolKernels& roundings)
-      : kernels_(kernels), rounding_(rounding), roundings_(roundings), width_(kernels.lanes) {}
+  TileCopy(const ConvKernels& kernels, Rounding rounding, const ConvertKernels& conversions)
+      : kernels_(kernels), rounding_(rounding), conversions_(conversions), width_(kernels.lanes) {}
 
   const ConvKernels& kernels() const { return kernels_; }
 
@@ -66,7 +66,7 @@ class TileCopy {
 
   void round(Sum* values, std::int64_t count) const {
     if constexpr (sizeof(Sum) == sizeof(float)) {
-      round_operands(values, count, rounding_, roundings_);
+      round_operands(values, count, rounding_, conversions_);
     }
   }
 
@@ -129,7 +129,7 @@ class TileCopy {
 
   const ConvKernels& kernels_;
   const Rounding rounding_;
-  const PoolKernels& roundings_;
+  const ConvertKernels& conversions_;
   const std::int64_t width_;
 };
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "kernels/conv/conv.h"
-#include "kernels/pool/pool.h"
+#include "kernels/convert/convert.h"
 #include "ops/conv/copy.h"
 
 namespace backops {
@@ -18,7 +18,7 @@ class PlainEngine : public ConvEngine {
   explicit PlainEngine(const ConvTask& task)
       : s_(task.shape),
         copy_(conv_kernels(task.cpu.isa(), task.dtype), task.rounding,
-              pool_kernels(task.cpu.isa(), task.dtype)) {}
+              convert_kernels(task.cpu.isa())) {}
 
   std::string name() const override { return "plain"; }
   std::size_t engine_bytes() const override { return 0; }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/convert/convert.h"
 #include "kernels/pool/pool.h"
 #include "ops/pool/geometry.h"
 #include "ops/pool/plan.h"
@@ -20,6 +21,7 @@ struct PoolPlan::Impl {
   const LegalPoolProblem legal;
   const PoolProblem& problem = legal.problem();
   const PoolKernels* kernels;
+  const ConvertKernels* conversions;
   std::string kernel;
 
   // The pooled axes in the order the passes take them. Axes of size 1 come first, so that the last

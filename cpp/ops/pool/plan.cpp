@@ -52,6 +52,7 @@ const char* name_of(Inner inner) {
 
 PoolPlan::Impl::Impl(const LegalPoolProblem& asked, Isa isa) : legal(asked) {
   kernels = &pool_kernels(isa, problem.dtype);
+  conversions = &convert_kernels(isa);
   axes = order_axes(problem, legal.output_shape(), dim);
 
   const bool overridden = !problem.adaptive && problem.divisor_override != 0;

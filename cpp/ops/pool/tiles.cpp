@@ -25,6 +25,7 @@ class TileWorker {
       : b_(binding),
         g_(binding.geometry),
         kernels_(*binding.plan.kernels),
+        conversions_(*binding.plan.conversions),
         scratch_(scratch),
         sum_bytes_(static_cast<std::int64_t>(binding.plan.sum_bytes())) {}
 
@@ -74,6 +75,7 @@ class TileWorker {
   const PoolBinding& b_;
   const PoolGeometry& g_;
   const PoolKernels& kernels_;
+  const ConvertKernels& conversions_;
   char* const scratch_;
   const std::int64_t sum_bytes_;
 
@@ -228,7 +230,7 @@ void TileWorker::pack() {
   depth_pitch_ = depth;
   row_pitch_ = row;
   round_operands(at<float>(g_.packed), plane_count_ * plane / b_.element_bytes,
-                 b_.plan.problem.rounding, kernels_);
+                 b_.plan.problem.rounding, conversions_);
 }
 
 CombineArgs TileWorker::combine_args(int axis) const {
@@ -482,8 +484,8 @@ void TileWorker::copy_image(std::int64_t depth) {
       stream_rows(target, image, 0, size_[kRows]);
     } else if (!b_.is_lanes() && b_.target.axis[kColumns] == 2 * b_.element_bytes) {
       for (std::int64_t r = 0; r < size_[kRows]; ++r) {
-        kernels_.put_every_second(target + r * b_.target.axis[kRows], image + r * row,
-                                  size_[kColumns]);
+        conversions_.put_every_second(target + r * b_.target.axis[kRows], image + r * row,
+                                      size_[kColumns], static_cast<std::size_t>(b_.element_bytes));
       }
     } else {
       strided_copy(target, image, block, static_cast<int>(b_.element_bytes), true);
@@ -513,8 +515,8 @@ void TileWorker::stream_rows(char* target, const char* image, std::int64_t begin
   const std::int64_t row = size_[kColumns] * lane_count_ * b_.element_bytes;
   if (!has_stride(size_[kRows], b_.target.axis[kRows], row)) {
     for (std::int64_t r = begin; r < end; ++r) {
-      kernels_.stream(target + r * b_.target.axis[kRows], image + r * row,
-                      static_cast<std::size_t>(row));
+      conversions_.stream(target + r * b_.target.axis[kRows], image + r * row,
+                          static_cast<std::size_t>(row));
     }
     return;
   }
@@ -523,8 +525,8 @@ void TileWorker::stream_rows(char* target, const char* image, std::int64_t begin
     const auto over = reinterpret_cast<std::uintptr_t>(target + until) % kLine;
     until = std::max(streamed_bytes_, until - static_cast<std::int64_t>(over));
   }
-  kernels_.stream(target + streamed_bytes_, image + streamed_bytes_,
-                  static_cast<std::size_t>(until - streamed_bytes_));
+  conversions_.stream(target + streamed_bytes_, image + streamed_bytes_,
+                      static_cast<std::size_t>(until - streamed_bytes_));
   streamed_bytes_ = until;
 }
 
@@ -539,7 +541,7 @@ void work_on_tiles(void* context, int worker) {
   const PoolGeometry& geometry = job.binding.geometry;
   TileWorker tiles(job.binding, job.workspace + static_cast<std::size_t>(worker) * geometry.bytes);
   job.tasks.work(worker, [&](std::int64_t task) { tiles.run(task); });
-  if (job.binding.stream) job.binding.plan.kernels->stream_fence();
+  if (job.binding.stream) job.binding.plan.conversions->stream_fence();
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/pool/pool.h"
+#include "kernels/convert/convert.h"
 #include "ops/conv/blocks/folds.h"
 #include "ops/conv/blocks/input.h"
 #include "ops/conv/blocks/order.h"
@@ -31,7 +31,7 @@ class BlocksEngine : public ConvEngine {
       : s_(folds ? folds->problem() : task.shape),
         folds_(std::move(folds)),
         kernels_(kernels),
-        copy_(kernels, task.rounding, pool_kernels(kernels.isa, task.dtype)),
+        copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         n_(sizes_for(task)),
         order_(s_, n_, copy_, folds_.get()),
         weight_product_(s_, n_, kernels, folds_.get()),

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "kernels/pool/pool.h"
+#include "kernels/convert/convert.h"
 #include "ops/conv/axes.h"
 #include "ops/conv/copy.h"
 #include "ops/conv/finite.h"
@@ -38,7 +38,7 @@ class LanesEngine : public ConvEngine {
   LanesEngine(const ConvTask& task, const ConvKernels& kernels)
       : s_(task.shape),
         kernels_(kernels),
-        copy_(kernels, task.rounding, pool_kernels(kernels.isa, task.dtype)),
+        copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         weights_(s_, copy_),
         width_(kernels.lanes),
         inputs_(s_.group_inputs()),

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/convert/convert.h"
 #include "kernels/matrix/matrix.h"
-#include "kernels/pool/pool.h"
 #include "ops/conv/blocks/sizes.h"
 #include "ops/conv/copy.h"
 #include "ops/conv/matrix/layout.h"
@@ -52,7 +52,7 @@ class MatrixEngine : public ConvEngine {
   MatrixEngine(const ConvTask& task, const ConvKernels& kernels)
       : s_(task.shape),
         matrix_(*matrix_kernels(task.cpu.isa())),
-        copy_(kernels, task.rounding, pool_kernels(kernels.isa, task.dtype)),
+        copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         n_(s_, kLanes, false),
         wanted_(task.cuts.parts()),
         is_shared_(weight_bytes() > kMostSumBytes),
