@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/ints.h"
+
 namespace backops {
 namespace {
 
@@ -43,7 +45,7 @@ class CombinationSearch {
     if (largest / divisor_[level] * divisor_[level] < low) return false;
     const Term term = terms_[level];
     const std::int64_t least = std::max<std::int64_t>(0, low - reach_[level + 1]);
-    const std::int64_t first = (least + term.step - 1) / term.step;
+    const std::int64_t first = ceil_divide(least, term.step);
     const std::int64_t last = std::min(term.count, high / term.step);
     for (std::int64_t x = first; x <= last; ++x) {
       if (search(level + 1, low - x * term.step, high - x * term.step)) return true;

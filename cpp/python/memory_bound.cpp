@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/ints.h"
 #include "base/task_queue.h"
 #include "base/threads.h"
 #include "python/without_gil.h"
@@ -28,7 +29,7 @@ void fill_and_copy(std::uintptr_t target, std::int64_t target_bytes, std::uintpt
                    std::int64_t source_bytes, int threads) {
   FillAndCopy job{reinterpret_cast<char*>(target), reinterpret_cast<const char*>(source),
                   target_bytes, std::min(source_bytes, target_bytes),
-                  TaskQueue((target_bytes + kPiece - 1) / kPiece, threads)};
+                  TaskQueue(ceil_divide(target_bytes, kPiece), threads)};
   const WithoutGil released;
   run_parallel(
       threads,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ints.h"
 #include "kernels/pool/pool.h"
 #include "ops/pool/spread_table.h"
 
@@ -23,16 +24,13 @@ constexpr std::int64_t kMaxTilePlanes = 1024;
 constexpr std::size_t kMaxScratchBytes = 1000 * 1024;
 // Vector loads may read this far beyond the elements they use.
 constexpr std::size_t kSlackBytes = 256;
-constexpr std::size_t kAlignment = 64;
 
 std::int64_t share(std::int64_t used) { return std::max<std::int64_t>(1, kTileElements / used); }
-
-std::int64_t tiles_of(std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; }
 
 // `size` cut into equal pieces of about `wanted`, at least `least`.
 std::int64_t even_piece(std::int64_t size, std::int64_t wanted, std::int64_t least) {
   const std::int64_t piece = std::min(std::max(wanted, least), kMaxTileRows);
-  return size <= piece + piece / 2 ? size : tiles_of(size, tiles_of(size, piece));
+  return size <= piece + piece / 2 ? size : ceil_divide(size, ceil_divide(size, piece));
 }
 
 }  // namespace
@@ -84,7 +82,7 @@ std::int64_t PoolGeometry::sum_row_columns(std::int64_t target_columns,
   if (inner != Inner::slide) return source_elements;
   const std::int64_t used = target_columns + slide_kernel() - 1;
   if (used == source_elements) return used;
-  return (used + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  return round_up(used, kRowAlignment);
 }
 
 void PoolGeometry::choose_step() {
@@ -107,7 +105,7 @@ bool PoolGeometry::shrink_tile() {
   for (std::int64_t* size :
        {&tile_planes, &tile[kDepth], &tile[kRows], &tile[kColumns], &tile_lanes}) {
     if (*size == 1) continue;
-    *size = (*size + 1) / 2;
+    *size = ceil_divide(*size, 2);
     return true;
   }
   return false;
@@ -122,7 +120,7 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
     const double wanted = count * static_cast<double>(each) + kSlackBytes;
     const double most = 1e12;
     scratch.bytes = static_cast<std::size_t>(std::min(wanted, most));
-    bytes += (scratch.bytes + kAlignment - 1) / kAlignment * kAlignment;
+    bytes += whole_lines(scratch.bytes);
   };
   for (int axis = 0; axis < kAxes; ++axis) source[axis] = axes[axis].covers_of(tile[axis]);
   choose_step();
@@ -153,7 +151,7 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
   double partial_elements = static_cast<double>(levels - 1) *
                             (static_cast<double>(level_rows) * row_sum_elements + kRowAlignment);
   level_pitch = std::min<std::int64_t>(level_rows * longest_row, std::int64_t{1} << 40);
-  level_pitch = (level_pitch + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  level_pitch = round_up(level_pitch, kRowAlignment);
   for (int axis = 0; axis < kAxes; ++axis) {
     const std::int64_t longest = axes[axis].longest_cover();
     if (longest <= kLongestDirectRun || (axis == kColumns && inner != Inner::lanes)) continue;
@@ -165,11 +163,11 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
 }
 
 void PoolGeometry::count_tiles() {
-  plane_tiles = tiles_of(planes, tile_planes);
-  lane_tiles = tiles_of(lanes, tile_lanes);
+  plane_tiles = ceil_divide(planes, tile_planes);
+  lane_tiles = ceil_divide(lanes, tile_lanes);
   tasks = plane_tiles * lane_tiles;
   for (int axis = 0; axis < kAxes; ++axis) {
-    axis_tiles[axis] = tiles_of(axes[axis].in(), tile[axis]);
+    axis_tiles[axis] = ceil_divide(axes[axis].in(), tile[axis]);
     tasks *= axis_tiles[axis];
   }
 }

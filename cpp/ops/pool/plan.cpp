@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/ints.h"
 #include "ops/common/checks.h"
 #include "ops/pool/impl.h"
 
@@ -120,7 +121,7 @@ std::size_t PoolPlan::workspace_bytes(int threads) const {
         std::max<std::int64_t>(1, std::min<std::int64_t>(threads, (*geometry)->tasks));
     most = std::max(most, (*geometry)->bytes * static_cast<std::size_t>(users));
   }
-  return most == 0 ? 0 : most + 64;  // run() aligns what it gets
+  return most == 0 ? 0 : most + kLineBytes;  // run() aligns what it gets
 }
 
 std::size_t PoolPlan::table_bytes() const {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/ints.h"
 #include "base/strided_copy.h"
 #include "base/task_queue.h"
 #include "base/threads.h"
@@ -511,7 +512,6 @@ void TileWorker::stream_step(const Step& step, std::int64_t depth) {
 // the next rows, or with the end of the plane.
 void TileWorker::stream_rows(char* target, const char* image, std::int64_t begin,
                              std::int64_t end) {
-  constexpr std::int64_t kLine = 64;
   const std::int64_t row = size_[kColumns] * lane_count_ * b_.element_bytes;
   if (!has_stride(size_[kRows], b_.target.axis[kRows], row)) {
     for (std::int64_t r = begin; r < end; ++r) {
@@ -522,7 +522,7 @@ void TileWorker::stream_rows(char* target, const char* image, std::int64_t begin
   }
   std::int64_t until = end * row;
   if (end < size_[kRows]) {
-    const auto over = reinterpret_cast<std::uintptr_t>(target + until) % kLine;
+    const auto over = reinterpret_cast<std::uintptr_t>(target + until) % kLineBytes;
     until = std::max(streamed_bytes_, until - static_cast<std::int64_t>(over));
   }
   conversions_.stream(target + streamed_bytes_, image + streamed_bytes_,
@@ -549,11 +549,12 @@ void work_on_tiles(void* context, int worker) {
 void run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& grad_output,
                     const TensorView& grad_input, char* workspace, int threads) noexcept {
   const PoolBinding binding = bind(plan, grad_output, grad_input);
-  const std::uintptr_t misalignment = reinterpret_cast<std::uintptr_t>(workspace) % 64;
+  const std::uintptr_t misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
   // Waking a thread costs as much as a tile or two.
   const std::int64_t tasks = binding.geometry.tasks;
-  const int workers = static_cast<int>(std::min<std::int64_t>(threads, (tasks + 1) / 2));
-  TileJob job{binding, workspace + (64 - misalignment) % 64, TaskQueue(tasks, workers)};
+  const int workers = static_cast<int>(std::min<std::int64_t>(threads, ceil_divide(tasks, 2)));
+  TileJob job{binding, workspace + (kLineBytes - misalignment) % kLineBytes,
+              TaskQueue(tasks, workers)};
   run_parallel(workers, work_on_tiles, &job);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/ints.h"
 #include "kernels/conv/conv.h"
 #include "ops/conv/axes.h"
 #include "ops/conv/engine.h"
@@ -120,12 +121,11 @@ class InPlace {
       const std::int64_t window = output * a.stride - a.padding;
       const std::int64_t begin = window < 0 ? (a.dilation - 1 - window) / a.dilation : 0;
       const std::int64_t inside = a.in - window;  // from the window's begin on
-      const std::int64_t end = inside <= 0 ? 0 : (inside + a.dilation - 1) / a.dilation;
+      const std::int64_t end = inside <= 0 ? 0 : ceil_divide(inside, a.dilation);
       return Range{begin, std::max(begin, std::min(end, a.kernel))};
     };
     const std::int64_t last = a.in - 1 - a.reach + a.padding;  // where a whole window may begin
-    return listed(a.out,
-                  {(a.padding + a.stride - 1) / a.stride, last < 0 ? 0 : last / a.stride + 1},
+    return listed(a.out, {ceil_divide(a.padding, a.stride), last < 0 ? 0 : last / a.stride + 1},
                   taps_of);
   }
 
@@ -213,7 +213,7 @@ class InPlace {
     for (std::size_t i = 0; i < input_rows_.size(); ++i) {
       const ResidueClass& y = height_.classes[i];
       const auto before = [&](std::int64_t h) {  // of the class
-        return (h - y.first_input + height_.stride - 1) / height_.stride;
+        return ceil_divide(h - y.first_input, height_.stride);
       };
       const Range wanted{before(results.begin), before(results.end)};
       for (std::size_t j = 0; j < input_columns_.size(); ++j) {

@@ -82,7 +82,7 @@ void MatrixTiles::cut(double most_places, std::int64_t least_tiles) {
       const std::int64_t more = std::max(
           sections(index) + 1,
           static_cast<std::int64_t>(std::min(wanted, static_cast<double>(axis(index).out))));
-      outputs_[index] = std::min((axis(index).out + more - 1) / more, outputs_[index] - 1);
+      outputs_[index] = std::min(ceil_divide(axis(index).out, more), outputs_[index] - 1);
     }
   }
   fit_ = image_places() <= most_places && of_image() <= kMostTiles;
@@ -90,8 +90,8 @@ void MatrixTiles::cut(double most_places, std::int64_t least_tiles) {
   const auto fitting =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(most_places / image_places()));
   const std::int64_t share = std::max<std::int64_t>(1, batch_ / least_tiles);
-  const std::int64_t tiles = (share + fitting - 1) / fitting;
-  images_ = (share + tiles - 1) / tiles;
+  const std::int64_t tiles = ceil_divide(share, fitting);
+  images_ = ceil_divide(share, tiles);
 }
 
 MatrixAxis::Section MatrixTiles::section(int index, std::int64_t number) const {
@@ -117,7 +117,7 @@ double MatrixTiles::image_places() const {
          static_cast<double>(extent(2));
 }
 
-std::int64_t MatrixTiles::count() const { return (batch_ + images_ - 1) / images_ * of_image(); }
+std::int64_t MatrixTiles::count() const { return ceil_divide(batch_, images_) * of_image(); }
 
 MatrixTile MatrixTiles::tile(std::int64_t index) const {
   MatrixTile t{};

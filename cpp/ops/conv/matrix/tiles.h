@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/ints.h"
 #include "ops/conv/shape.h"
 #include "ops/conv/tiles.h"
 
@@ -66,9 +67,7 @@ class MatrixTiles {
   const MatrixAxis& axis(int index) const { return axes_[static_cast<std::size_t>(index)]; }
 
  private:
-  std::int64_t sections(int index) const {
-    return (axis(index).out + outputs_[index] - 1) / outputs_[index];
-  }
+  std::int64_t sections(int index) const { return ceil_divide(axis(index).out, outputs_[index]); }
   MatrixAxis::Section section(int index, std::int64_t number) const;
   std::int64_t extent(int index) const;
   double image_places() const;
