@@ -67,7 +67,7 @@ enum class Reach : std::uint8_t { one_vector, two_vectors, anywhere };
 struct SpreadTable {
   const SpreadTerm* terms;
   std::int64_t terms_per_vector;
-  const std::int32_t* patterns;  // lanes entries each: distance of a lane's source from `offset`
+  const std::int32_t* patterns;  // `width` entries each: distance of a lane's source from `offset`
   Reach reach;                   // of the widest pattern
   // Vectors [steady_begin, steady_end) have the same terms but for offsets that grow by steady_step
   // from each to the next.
@@ -102,7 +102,7 @@ struct PoolKernels {
   const char* name;  // pool_<dtype>_<isa>
   Isa isa;
   DType dtype;
-  int lanes;                                   // of a vector of sums
+  int width;                                   // sums of a vector
   void (*combine_source)(const CombineArgs&);  // tensor elements in, sums out
   void (*combine_sums)(const CombineArgs&);    // sums in, sums out
   void (*combine_target)(const CombineArgs&);  // sums in, tensor elements out

@@ -76,7 +76,7 @@ PoolPlan::Impl::Impl(const LegalPoolProblem& asked, Isa isa) : legal(asked) {
   }
   kernel += std::string(" ") + name_of(by_rows->inner);
   if (by_rows->inner == Inner::spread) {
-    tables = SpreadTables(axes[kColumns], by_rows->tile[kColumns], kernels->lanes, by_rows->levels);
+    tables = SpreadTables(axes[kColumns], by_rows->tile[kColumns], kernels->width, by_rows->levels);
   }
   if (axes[kColumns].is_global()) {
     std::int64_t columns = axes[kColumns].in();

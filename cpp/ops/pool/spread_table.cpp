@@ -53,9 +53,9 @@ struct SpreadTables::LaneCovers {
   std::vector<std::int64_t> first, count;
 };
 
-SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes,
+SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int width,
                            int levels)
-    : lanes_(lanes), levels_(levels) {
+    : width_(width), levels_(levels) {
   terms_per_vector_ =
       levels > 1 ? kLargestDigit * levels : std::max<std::int64_t>(1, axis.longest_cover());
   const bool may_share = tiles_share(axis, tile_columns);
@@ -94,17 +94,17 @@ SpreadTables::Entry SpreadTables::build(const AxisWindows& axis, std::int64_t be
   Entry entry{terms_.size(), Reach::one_vector};
   AxisWindows::Covers covers(axis, begin);
   const std::int64_t origin = covers.get().first;
-  const std::size_t lane_count = static_cast<std::size_t>(lanes_);
-  for (std::int64_t at = begin; at < end; at += lanes_) {
-    LaneCovers lanes{std::vector<std::int64_t>(lane_count), std::vector<std::int64_t>(lane_count)};
-    for (std::int64_t i = at; i < std::min(end, at + lanes_); ++i, covers.next()) {
+  const std::size_t width = static_cast<std::size_t>(width_);
+  for (std::int64_t at = begin; at < end; at += width_) {
+    LaneCovers lanes{std::vector<std::int64_t>(width), std::vector<std::int64_t>(width)};
+    for (std::int64_t i = at; i < std::min(end, at + width_); ++i, covers.next()) {
       const Cover cover = covers.get();
       lanes.first[static_cast<std::size_t>(i - at)] = cover.first - origin;
       lanes.count[static_cast<std::size_t>(i - at)] = cover.last - cover.first;
     }
     add_vector(lanes, entry.reach);
   }
-  find_steady_vectors(entry, (end - begin) / lanes_);
+  find_steady_vectors(entry, (end - begin) / width_);
   return entry;
 }
 
@@ -175,8 +175,8 @@ void SpreadTables::add_term(const std::vector<std::int64_t>& positions, std::uin
     }
   }
   const std::int64_t span = most - least;
-  const Reach needed = span < lanes_       ? Reach::one_vector
-                       : span < 2 * lanes_ ? Reach::two_vectors
+  const Reach needed = span < width_       ? Reach::one_vector
+                       : span < 2 * width_ ? Reach::two_vectors
                                            : Reach::anywhere;
   reach = std::max(reach, needed);
   terms_.push_back({static_cast<std::int32_t>(least), pattern_number(pattern),

@@ -21,7 +21,7 @@ class SpreadTables {
   // One table for each tile of `tile_columns` indices, shared between tiles whose covers are the
   // same but for a shift. Offsets count from the first output the tile needs.
   // `levels` above 1: covers are summed by their digits, see kLongestDirectSpread.
-  SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int lanes, int levels);
+  SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int width, int levels);
 
   // Whether the tables of an axis stay below 200 MB, and are made within a second or so.
   static bool are_small(const AxisWindows& axis, std::int64_t tile_columns);
@@ -48,7 +48,7 @@ class SpreadTables {
                 Reach& reach);
   std::uint32_t pattern_number(const std::vector<std::int32_t>& pattern);
 
-  int lanes_ = 0;
+  int width_ = 0;
   int levels_ = 1;
   std::int64_t terms_per_vector_ = 0;
   std::vector<SpreadTerm> terms_;

@@ -66,8 +66,8 @@ struct OwnedTable {
 };
 
 // One term of one vector of columns; widens the table's reach to what it needs.
-void add_term(const Slot& slot, std::size_t begin, int lanes, OwnedTable& table) {
-  const std::size_t end = std::min(slot.position.size(), begin + static_cast<std::size_t>(lanes));
+void add_term(const Slot& slot, std::size_t begin, int width, OwnedTable& table) {
+  const std::size_t end = std::min(slot.position.size(), begin + static_cast<std::size_t>(width));
   std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = 0;
   for (std::size_t w = begin; w < end; ++w) {
     if (slot.position[w] == kNowhere) continue;
@@ -79,24 +79,24 @@ void add_term(const Slot& slot, std::size_t begin, int lanes, OwnedTable& table)
   term.offset = static_cast<std::int32_t>(least);
   term.pattern = static_cast<std::uint32_t>(table.terms.size());
   term.level = static_cast<std::uint16_t>(slot.level);
-  for (std::size_t w = begin; w < begin + static_cast<std::size_t>(lanes); ++w) {
+  for (std::size_t w = begin; w < begin + static_cast<std::size_t>(width); ++w) {
     const bool has_term = w < end && slot.position[w] != kNowhere;
     const std::int64_t distance = has_term ? slot.position[w] - least : 0;
     table.patterns.push_back(static_cast<std::int32_t>(distance));
     if (has_term) term.mask = static_cast<std::uint16_t>(term.mask | 1u << (w - begin));
   }
   table.terms.push_back(term);
-  const Reach needed = most - least < lanes       ? Reach::one_vector
-                       : most - least < 2 * lanes ? Reach::two_vectors
+  const Reach needed = most - least < width       ? Reach::one_vector
+                       : most - least < 2 * width ? Reach::two_vectors
                                                   : Reach::anywhere;
   table.view.reach = std::max(table.view.reach, needed);
 }
 
-OwnedTable make_table(const MoveCase& c, int lanes) {
+OwnedTable make_table(const MoveCase& c, int width) {
   OwnedTable table{};
   table.view.reach = c.reach;
-  for (std::int64_t begin = 0; begin < c.columns; begin += lanes) {
-    for (const Slot& slot : c.slots) add_term(slot, static_cast<std::size_t>(begin), lanes, table);
+  for (std::int64_t begin = 0; begin < c.columns; begin += width) {
+    for (const Slot& slot : c.slots) add_term(slot, static_cast<std::size_t>(begin), width, table);
   }
   table.view.terms = table.terms.data();
   table.view.terms_per_vector = static_cast<std::int64_t>(c.slots.size());
@@ -111,7 +111,7 @@ Memory run_move(const MoveCase& c, const PoolKernels& kernels) {
   fill_layout(source, from, c.source);
   Memory target(to.bytes(), c.misalignment);
   const std::vector<std::int64_t> target_offsets = to.offsets();
-  const OwnedTable table = make_table(c, kernels.lanes);
+  const OwnedTable table = make_table(c, kernels.width);
   SpreadArgs args{};
   args.level_pitch = (c.level_rows * c.source_columns + 15) / 16 * 16;
   const Memory scratch((c.levels - 1) * args.level_pitch * sum_bytes + kSlackBytes, sum_bytes);

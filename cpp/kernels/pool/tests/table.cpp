@@ -14,7 +14,7 @@ void test_table_row_says_what_it_is(const TableRow& row) {
   CHECK_EQUAL(std::string(row.kernels->name), std::string("pool_") + row.dtype + "_" + row.isa);
   CHECK_EQUAL(std::string(name_of(row.kernels->isa)), row.isa);
   CHECK_EQUAL(std::string(name_of(row.kernels->dtype)), row.dtype);
-  CHECK(row.kernels->lanes > 0 && row.kernels->lanes <= 16);
+  CHECK(row.kernels->width > 0 && row.kernels->width <= 16);
   CHECK_EQUAL(&pool_kernels(row.kernels->isa, row.kernels->dtype), row.kernels);
 }
 
