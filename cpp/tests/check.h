@@ -17,18 +17,22 @@ inline char g_situation[512] = "";
 // One broken kernel fails thousands of checks; the first ones say what there is to know.
 constexpr long kMostPrinted = 20;
 
-// Says in which case of a loop a check failed.
+// Says in which case of a loop a check failed. Inside another, until its end.
 class Situation {
  public:
-  __attribute__((format(printf, 2, 3))) explicit Situation(const char* format, ...) {
+  __attribute__((format(printf, 2, 3))) explicit Situation(const char* format, ...)
+      : before_(g_situation) {
     std::va_list values;
     va_start(values, format);
     std::vsnprintf(g_situation, sizeof g_situation, format, values);
     va_end(values);
   }
-  ~Situation() { g_situation[0] = '\0'; }
+  ~Situation() { std::snprintf(g_situation, sizeof g_situation, "%s", before_.c_str()); }
   Situation(const Situation&) = delete;
   Situation& operator=(const Situation&) = delete;
+
+ private:
+  const std::string before_;
 };
 
 template <class T>
