@@ -182,7 +182,7 @@ std::string run_with_guards(Random& random, const ConvPlan& plan, const Operands
   const ConvTensors tensors = bound(plan.problem(), operands, results);
   plan.check_inputs(tensors);
   plan.check_results(tensors);
-  plan.check_workspace(workspace, bytes, tensors);
+  plan.check_memory(tensors, workspace, bytes);
   plan.run(tensors, workspace, threads);
   CHECK(is_untouched(memory.data(), kGuard) && is_untouched(workspace + bytes, kGuard));
   std::string written;
@@ -340,8 +340,8 @@ void check_engine(Random& random, const ConvProblem& p, const Cpu& cpu, const Op
 }
 
 void check_problem(Random& random, const ConvProblem& p, double special, Counts& runs) {
-  std::int64_t output_shape[kMaxDims] = {};
-  check_conv_problem(p, output_shape);
+  const LegalConvProblem legal(p);
+  const std::int64_t* const output_shape = legal.output_shape();
   const Operands operands{random_operand(random, p, output_shape, p.ndim),
                           random_operand(random, p, p.input_shape, p.ndim),
                           random_operand(random, p, p.weight_shape, p.rank + 2)};
@@ -377,8 +377,8 @@ void test_every_engine_follows_the_definition() {
   int problems = 0;
   while (problems < 240) {
     const ConvProblem p = random_problem(random);
-    std::int64_t output_shape[kMaxDims] = {};
-    check_conv_problem(p, output_shape);
+    const LegalConvProblem legal(p);
+    const std::int64_t* const output_shape = legal.output_shape();
     // Every fourth has more work than one thread does alone; none more than plain loops can follow.
     const double work = multiplications(p, output_shape);
     if (work > 4e5 || (problems % 4 == 0 && work < 1e5)) continue;

@@ -44,9 +44,8 @@ template <class Change>
 std::string error_after(const Change& change) {
   ConvProblem p = valid_problem();
   change(p);
-  std::int64_t output_shape[kMaxDims];
-  const std::string error = error_of([&] { check_conv_problem(p, output_shape); });
-  // Plans and explanations ask the same function.
+  const std::string error = error_of([&] { const LegalConvProblem legal(p); });
+  // Plans and explanations check no other way.
   CHECK_EQUAL(error_of([&] { const ConvPlan plan(p, 1, false); }), error);
   CHECK_EQUAL(error_of([&] { explain_conv(p, detected_cpu()); }), error);
   return error;
@@ -58,9 +57,8 @@ void test_output_shape_counts_both_paddings() {
   p.dilation[1] = 2;
   p.padding_before[1] = 4;
   p.padding_after[1] = 1;
-  std::int64_t shape[kMaxDims];
-  check_conv_problem(p, shape);
-  CHECK_EQUAL(shape_text(shape, 4), "(2, 6, 8, 5)");  // (9 + 5 - 5) / 2 + 1
+  const LegalConvProblem legal(p);
+  CHECK_EQUAL(shape_text(legal.output_shape(), 4), "(2, 6, 8, 5)");  // (9 + 5 - 5) / 2 + 1
 }
 
 void test_plan_refuses_bad_shapes() {
@@ -146,6 +144,7 @@ std::string tensor_error(const Change& change) {
   return error_of([&] {
     plan.check_inputs(all.bound());
     plan.check_results(all.bound());
+    plan.check_memory(all.bound());
   });
 }
 
@@ -180,8 +179,8 @@ void test_workspace_shares_no_memory() {
   const ConvPlan plan(valid_problem(), 1, false);
   const AllTensors all(plan);
   std::vector<char> apart(64);
-  CHECK_EQUAL(error_of([&] { plan.check_workspace(apart.data(), 64, all.bound()); }), "");
-  CHECK_EQUAL(error_of([&] { plan.check_workspace(all.weight.data, 64, all.bound()); }),
+  CHECK_EQUAL(error_of([&] { plan.check_memory(all.bound(), apart.data(), 64); }), "");
+  CHECK_EQUAL(error_of([&] { plan.check_memory(all.bound(), all.weight.data, 64); }),
               "layout: workspace is memory of a tensor, expected memory that weight does not "
               "share");
 }
