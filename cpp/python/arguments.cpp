@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "ops/checks.h"
+#include "ops/common/checks.h"
 #include "python/errors.h"
 
 namespace nb = nanobind;
