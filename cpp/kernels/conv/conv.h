@@ -1,4 +1,4 @@
-// Kernels of convolution gradients: bringing channels side by side, and sums over the taps of a
+// Kernels of convolution: bringing channels side by side, and sums over the taps of a
 // kernel where each lane of a vector is a channel of its own.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Sums over the taps of a kernel. Every lane is a channel of its own, so these are the gradients of
+// Sums over the taps of a kernel. Every lane is a channel of its own, so these are the products of
 // depthwise convolutions, and of grouped ones with a group per lane.
 #pragma once
 

@@ -51,7 +51,7 @@ class InPlace {
   struct Work {
     const ConvBuffers& buffers;
     std::int64_t first_block, blocks;
-    const Sum* weights;  // of the first block; null unless the input gradient is wanted
+    const Sum* weights;  // of the first block; null unless the input product is wanted
     std::int64_t weight_pitch;
     Sum* weight_sums;  // likewise
     Sum* bias_sums;
