@@ -15,7 +15,7 @@ import backops
 import backops.plan
 
 ENGINES = [name for name, _ in backops._native.conv_engines()]
-LEVELS = ("generic", "avx2", "avx512", "amx")
+LEVELS = ("generic", "avx2", "avx512", "avx512_bf16", "amx")
 GUARD = 32 << 10
 FILL = 0xA5
 # What once went wrong, and its like in the other ranks.

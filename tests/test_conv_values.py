@@ -523,12 +523,17 @@ def test_eight_python_threads_call_at_once(dtype):
 # Instruction sets
 
 
-@pytest.mark.parametrize("level", ["generic", "avx2", "avx512", "amx"])
+@pytest.mark.parametrize("level", ["generic", "avx2", "avx512", "avx512_bf16", "amx"])
 def test_every_instruction_set_agrees_with_reference(level):
     code = "import conv_support; conv_support.check_cases_and_print_kernels()"
     kernels = support.run_python(code, BACKOPS_ISA=level).stdout.splitlines()
     assert len(kernels) == len(CASES) * len(DTYPES)
-    beyond = {"generic": ("avx", "amx"), "avx2": ("avx512", "amx"), "avx512": ("amx",)}
+    beyond = {
+        "generic": ("avx", "amx"),
+        "avx2": ("avx512", "amx"),
+        "avx512": ("avx512_bf16", "amx"),
+        "avx512_bf16": ("amx",),
+    }
     for name in beyond.get(level, ()):
         assert not [line for line in kernels if name in line]
 

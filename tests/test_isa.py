@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import support
 
-LEVELS = ("generic", "avx2", "avx512", "amx")
+LEVELS = ("generic", "avx2", "avx512", "avx512_bf16", "amx")
 
 
 @pytest.fixture(scope="module")

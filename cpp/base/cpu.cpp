@@ -101,18 +101,18 @@ Cpu find_cpu() {
 Isa read_limit() {
   const char* text = std::getenv("BACKOPS_ISA");
   if (text == nullptr || *text == '\0') return Isa::amx;
-  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx}) {
+  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
     if (std::string(text) == name_of(isa)) return isa;
   }
   throw Error(ErrorKind::param, "BACKOPS_ISA", "'" + std::string(text) + "'",
-              "expected generic, avx2, avx512 or amx");
+              "expected generic, avx2, avx512, avx512_bf16 or amx");
 }
 
 void limit(Cpu& cpu, Isa most) {
   if (most < Isa::amx) cpu.set(Capability::amx, false);
+  if (most < Isa::avx512_bf16) cpu.set(Capability::avx512_bf16, false);
   if (most < Isa::avx512) {
     cpu.set(Capability::avx512, false);
-    cpu.set(Capability::avx512_bf16, false);
     cpu.set(Capability::wide_512, false);
   }
   if (most < Isa::avx2) cpu.set(Capability::avx2, false);
@@ -122,6 +122,7 @@ void limit(Cpu& cpu, Isa most) {
 
 Isa Cpu::isa() const {
   if (has(Capability::amx)) return Isa::amx;
+  if (has(Capability::avx512_bf16)) return Isa::avx512_bf16;
   if (has(Capability::avx512)) return Isa::avx512;
   return has(Capability::avx2) ? Isa::avx2 : Isa::generic;
 }

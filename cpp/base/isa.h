@@ -7,11 +7,13 @@
 
 namespace backops {
 
-enum class Isa : std::uint8_t { generic, avx2, avx512, amx };  // each includes the ones before it
+// Each includes the ones before it.
+enum class Isa : std::uint8_t { generic, avx2, avx512, avx512_bf16, amx };
 
 constexpr const char* name_of(Isa isa) {
   switch (isa) {
     case Isa::amx: return "amx";
+    case Isa::avx512_bf16: return "avx512_bf16";
     case Isa::avx512: return "avx512";
     case Isa::avx2: return "avx2";
     default: return "generic";

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/cpu.h"
 
@@ -89,11 +90,11 @@ struct MatrixKernels {
   void (*multiply)(const MatrixProducts&);
 };
 
-// Null below the instruction sets that have such products, and where the system refuses them.
-const MatrixKernels* tile_kernels(Isa isa);
+// Those that a CPU has instructions for and the system allows, the best first.
+std::vector<const MatrixKernels*> matrix_instructions(const Cpu& cpu);
 
-// What convolutions use: these, or plain loops where that is built in.
-const MatrixKernels* matrix_kernels(Isa isa);
+// What convolutions use: the best of these, or plain loops where that is built in; null without.
+const MatrixKernels* matrix_kernels(const Cpu& cpu);
 
 // Whether a CPU has them, as far as it can be told before they are asked for.
 bool has_matrices(const Cpu& cpu);

@@ -120,7 +120,10 @@ double folded_cycles(const ConvTask& task, Width width) {
 // ---- matrix ----
 
 double matrix_cycles(const ConvTask& task, Width) {
-  constexpr double kProductsPerCycle = 400, kPackingCycles = 1;
+  constexpr double kTileProducts = 400, kPackingCycles = 1;
+  // A pair for each lane of a vector, as often as there are products of such vectors.
+  const double pair_products = kProductRate * 32 * task.cpu.products_per_cycle(64);
+  const double rate = task.cpu.has(Capability::amx) ? kTileProducts : pair_products;
   const ConvShape& s = task.shape;
   const double pieces = task.dtype == DType::bfloat16 ? 1 : 2;
   const double channels = as_double(round_up(s.group_inputs(), 16)) *
@@ -128,7 +131,7 @@ double matrix_cycles(const ConvTask& task, Width) {
   const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
   const double elements = as_double(s.batch) * as_double(2 * s.out_image() + s.in_image()) * pieces;
   return products * as_double(s.batch * s.out_positions()) * product_of(s.kernel) * channels *
-             pieces * pieces / kProductsPerCycle +
+             pieces * pieces / rate +
          elements * kPackingCycles;
 }
 

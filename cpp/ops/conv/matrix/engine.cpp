@@ -51,7 +51,7 @@ class MatrixEngine : public ConvEngine {
  public:
   MatrixEngine(const ConvTask& task, const ConvKernels& kernels)
       : s_(task.shape),
-        matrix_(*matrix_kernels(task.cpu.isa())),
+        matrix_(*matrix_kernels(task.cpu)),
         copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         n_(s_, kLanes, false),
         wanted_(task.cuts.parts()),
@@ -297,7 +297,7 @@ std::string matrix_refusal(const ConvTask& task) {
 
 std::unique_ptr<const ConvEngine> make_matrix_engine(const ConvTask& task,
                                                      std::unique_ptr<const ConvEngine> careful) {
-  if (!careful || matrix_kernels(task.cpu.isa()) == nullptr) return nullptr;
+  if (!careful || matrix_kernels(task.cpu) == nullptr) return nullptr;
   auto engine = std::make_unique<MatrixEngine>(task, conv_kernels(task.cpu.isa(), task.dtype));
   if (!engine->fits()) return nullptr;
   engine->set_careful(std::move(careful));
