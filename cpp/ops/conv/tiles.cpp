@@ -50,6 +50,31 @@ void ConvTiles::cut(double most, std::int64_t least_tiles) {
   images_ = ceil_divide(share, tiles);
 }
 
+double ConvTiles::overlap() const {
+  const auto positions = [&](std::int64_t ConvAxis::* size) {
+    return static_cast<double>(axis(0).*size) * static_cast<double>(axis(1).*size) *
+           static_cast<double>(axis(2).*size);
+  };
+  const double tensors = positions(&ConvAxis::out) * static_cast<double>(needs_.output) +
+                         positions(&ConvAxis::in) * static_cast<double>(needs_.input);
+  const double tile = output_.sums(needs_.output) + input_.sums(needs_.input);
+  const double of_image =
+      static_cast<double>(pieces(0) * pieces(1)) * static_cast<double>(pieces(2));
+  return of_image * tile / tensors;
+}
+
+ConvTiles tiles_of(const ConvShape& shape, const TileNeeds& needs, double most_sums,
+                   std::int64_t least_tiles) {
+  constexpr double kMostOverlap = 1.5, kMostGrowth = 64, kWorthIt = 0.9;
+  ConvTiles best(shape, needs, most_sums, least_tiles);
+  for (double growth = 2; growth <= kMostGrowth; growth *= 2) {
+    if (best.fit() && best.overlap() <= kMostOverlap) break;
+    ConvTiles larger(shape, needs, growth * most_sums, least_tiles);
+    if (!best.fit() || larger.overlap() < kWorthIt * best.overlap()) best = larger;
+  }
+  return best;
+}
+
 std::int64_t ConvTiles::count() const {
   return ceil_divide(batch_, images_) * pieces(0) * pieces(1) * pieces(2);
 }

@@ -65,6 +65,9 @@ class ConvTiles {
             std::int64_t least_tiles);
 
   bool fit() const { return fit_; }  // false if even the smallest tile is larger
+  // Numbers of all tiles together, over those of the tensors: what neighbours share is counted
+  // twice.
+  double overlap() const;
   std::int64_t count() const;
   Tile tile(std::int64_t index) const;
 
@@ -96,5 +99,10 @@ class ConvTiles {
   BoxSize output_{}, input_{}, result_{};
   bool fit_ = true;
 };
+
+// Tiles of `most_sums`; or, where those would be little but what neighbours share, larger ones that
+// no longer fit the cache which that is a share of: bringing numbers many times costs more.
+ConvTiles tiles_of(const ConvShape& shape, const TileNeeds& needs, double most_sums,
+                   std::int64_t least_tiles);
 
 }  // namespace backops

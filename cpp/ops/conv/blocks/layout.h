@@ -77,12 +77,12 @@ class BlockLayouts {
       needs.input = work.makes_weight ? ceil_divide(folds_->row_sums(s_.out[2]), s_.out[2]) : 0;
       needs.result = 0;  // row by row
     }
-    const auto tiles_of = [&](const ConvShape& shape) {
-      return ConvTiles(shape, needs, budget_.tile() / sizeof(Sum), work.least_tiles);
+    const auto cut = [&](const ConvShape& shape) {
+      return tiles_of(shape, needs, budget_.tile() / sizeof(Sum), work.least_tiles);
     };
-    ConvTiles tiles = tiles_of(s_);
+    ConvTiles tiles = cut(s_);
     if (folds_ && tiles.tile(0).outputs[2].size() < s_.out[2]) {
-      tiles = tiles_of(folds_->cut_problem());
+      tiles = cut(folds_->cut_problem());
     }
     return tiles;
   }

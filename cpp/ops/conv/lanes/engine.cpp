@@ -44,10 +44,11 @@ class LanesEngine : public ConvEngine {
         inputs_(s_.group_inputs()),
         outputs_(s_.group_outputs()),
         blocks_(ceil_divide(s_.groups, width_)),
-        tiles_(s_,
-               {outputs_ * width_, s_.makes_weight ? inputs_ * width_ : 0, 0, s_.makes_input, true},
-               kTileShare * static_cast<double>(task.cpu.level2_bytes) / sizeof(Sum),
-               ceil_divide(kMostParts, blocks_)) {
+        tiles_(tiles_of(
+            s_,
+            {outputs_ * width_, s_.makes_weight ? inputs_ * width_ : 0, 0, s_.makes_input, true},
+            kTileShare * static_cast<double>(task.cpu.level2_bytes) / sizeof(Sum),
+            ceil_divide(kMostParts, blocks_))) {
     if (!tiles_.fit()) return;
     parts_ = parts_for();
     blocks_of_task_ = std::clamp<std::int64_t>(parts_ * blocks_ / (4 * task.cuts.threads), 1,
