@@ -154,6 +154,15 @@ class WeightCopy {
     });
   }
 
+  // The same for rows of channels, `row_stride` apart, of kernels of one tap: those of a row lie
+  // `row_pitch` behind those of the one before.
+  void bring_rows(const char* elements, std::int64_t row_stride, std::int64_t rows,
+                  std::int64_t channel_stride, std::int64_t channels, Sum* to,
+                  std::int64_t row_pitch) const {
+    copy_.kernels().to_lanes({const_cast<char*>(elements), channel_stride, row_stride, to,
+                              row_pitch, width_, channels, rows});
+  }
+
   // Writes sums (rows, taps, channels of `width` together): `row_stride` between rows.
   struct Rows {
     char* elements;
@@ -168,6 +177,7 @@ class WeightCopy {
                                   r.from + at * r.width, pitch * r.width, width_, r.channels,
                                   count});
     };
+    if (taps_ == 1) return put_some(0, r.row_stride, 0, 1, r.rows);
     for_tap_rows(weight, [&](std::int64_t first, std::int64_t taps, std::int64_t offset,
                              std::int64_t stride) {
       if (taps == taps_ && r.row_stride == taps * stride) {

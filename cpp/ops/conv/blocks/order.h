@@ -17,10 +17,14 @@ class BlockOrder {
  public:
   BlockOrder(const ConvShape& shape, const BlockSizes& sizes, const TileCopy<Sum>& copy,
              const FoldedTaps* folds)
-      : n_(sizes), copy_(copy), weights_(shape, copy), folds_(folds) {}
+      : n_(sizes),
+        copy_(copy),
+        weights_(shape, copy),
+        folds_(folds),
+        meets_zeros_(folds || !shape.is_pointwise()) {}
 
-  // Packs the weights of a block of outputs and a pair of input blocks, and tells whether all of
-  // them are finite.
+  // Packs the weights of a block of outputs and a pair of input blocks, and tells whether they may
+  // meet zeros around `output`: whether all of them are finite, or there are no such zeros.
   bool pack(const Weights& weight, std::int64_t pair, std::int64_t block, Sum* packed) const {
     const std::int64_t group = n_.inputs.group_of_pair(pair);
     const Range inputs = n_.inputs.channels_of_pair(pair);
@@ -30,7 +34,12 @@ class BlockOrder {
     const std::int64_t count = n_.taps * n_.width * width;
     Sum* const to = packed + block * count;
     if (inputs.size() < width || outputs.size() < n_.width) std::fill_n(to, count, Sum{0});
-    for (std::int64_t o = 0; o < outputs.size(); ++o) {
+    const bool at_once = !folds_ && n_.taps == 1;
+    if (at_once) {
+      weights_.bring_rows(weight.at(outputs.begin, first_input), weight.output_stride_bytes,
+                          outputs.size(), weight.input_stride_bytes, inputs.size(), to, width);
+    }
+    for (std::int64_t o = 0; o < outputs.size() && !at_once; ++o) {
       if (folds_) {
         folds_->bring_weights(copy_, weight, outputs.begin + o, inputs, to + o * width,
                               n_.width * width);
@@ -40,7 +49,7 @@ class BlockOrder {
       }
     }
     copy_.round(to, count);
-    return all_finite(to, count);
+    return !meets_zeros_ || all_finite(to, count);
   }
 
   // Adds up the sums of a pair of blocks of lanes, whose parts lie `part_pitch` apart, and writes
@@ -79,6 +88,7 @@ class BlockOrder {
   const TileCopy<Sum>& copy_;
   const WeightCopy<Sum> weights_;
   const FoldedTaps* const folds_;
+  const bool meets_zeros_;
 };
 
 }  // namespace backops
