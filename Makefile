@@ -39,7 +39,7 @@ test: lint types docs sanitize unit
 bench: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m backops bench all
 	@echo
-	$(BIN)/python tests/call_overhead.py
+	$(BIN)/python -m tests.call_overhead
 
 # Links and anchors that lead nowhere end the build.
 docs: $(VENV)/docs-tools
@@ -101,7 +101,7 @@ unit: $(VENV)/installed $(VENV)/test-tools
 # The core, the C libraries and the extension with address and undefined-behaviour sanitizers, under
 # the C++ tests, the C programs and the same Python cases; threads under the thread sanitizer.
 sanitize: $(VENV)/installed $(VENV)/test-tools
-	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
+	$(BIN)/python -m tests.run_sanitized --jobs $(JOBS)
 
 # ---- beyond make test ----
 

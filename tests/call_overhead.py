@@ -1,6 +1,6 @@
 """Prints what a call through InfiniOp and a launch through CANN cost beyond the operator itself.
 
-    python tests/call_overhead.py
+    python -m tests.call_overhead
 
 Compiles cpp/infiniop/overhead.cpp and cpp/acl/overhead.cpp against the installed package, and runs
 them: a call from Python would measure Python.
@@ -12,19 +12,18 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import c_programs
-
 import backops
 from backops import acl, infiniop
+from tests.support import c
 
-CPP = c_programs.ROOT / "cpp"
+CPP = c.ROOT / "cpp"
 
 
 def build(name: str, root: Path, libraries: str, *links: str) -> list[str]:
     """The compiler's command, but for the program's name. `root` holds headers and libraries."""
     core = Path(backops.__file__).parent / "lib"
     folders = [str(root / libraries), str(core)]
-    command = [c_programs.compiler("c++"), "-std=c++17", "-O2", f"{CPP / name / 'overhead.cpp'}"]
+    command = [c.compiler("c++"), "-std=c++17", "-O2", f"{CPP / name / 'overhead.cpp'}"]
     command += [f"-I{CPP}", f"-I{root / 'include'}"]
     command += [option for folder in folders for option in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
     return [*command, *links, "-lbackops", "-pthread"]

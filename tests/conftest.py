@@ -4,7 +4,9 @@ import os
 
 import hypothesis
 import pytest
-import without_torch
+
+from tests.support import without_torch
+from tests.support.paths import TESTS
 
 # Fixed examples keep a run repeatable; BACKOPS_FUZZ=1 looks for new ones instead.
 hypothesis.settings.register_profile(
@@ -25,7 +27,7 @@ def pytest_configure(config):
 
 def pytest_ignore_collect(collection_path, config):
     # These are about nothing else.
-    if config.getoption("without_torch") and collection_path.name.startswith("test_torch_"):
+    if config.getoption("without_torch") and collection_path == TESTS / "torch":
         return True
 
 

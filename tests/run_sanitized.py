@@ -1,6 +1,6 @@
 """Builds the core and the extension with sanitizers and runs the tests on them.
 
-    python tests/run_sanitized.py [--jobs N]
+    python -m tests.run_sanitized [--jobs N]
 
 Address and undefined behaviour: all C++ tests, the C programs, then the Python cases on the
 sanitized extension. Threads: the C++ tests of the thread pool and of queues, and the programs for
@@ -18,33 +18,33 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-import c_programs
+from tests.support import c
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sysconfig.get_path("scripts"))
 PYTHON_TESTS = [
-    "test_pool_values.py",
-    "test_pool_layouts.py",
-    "test_errors.py",
-    "test_plans.py",
-    "test_conv_layouts.py",
-    "test_conv_values.py::test_case_agrees_with_reference",
-    "test_conv_values.py::test_numbers_and_products_near_the_smallest_ones_are_not_lost",
-    "test_conv_values.py::test_special_values_of_grad_output_reach_exactly_their_windows",
-    "test_conv_values.py::test_special_values_of_input_and_weight_reach_what_they_are_multiplied_with",
-    "test_infiniop_errors.py",
-    "test_infiniop_functions.py",
-    "test_infiniop_runtime.py",
-    "test_infiniop_widths.py",
-    "test_acl_errors.py",
-    "test_acl_runtime.py",
+    "pool/test_values.py",
+    "pool/test_layouts.py",
+    "pool/test_errors.py",
+    "pool/test_plans.py",
+    "conv/test_layouts.py",
+    "conv/test_values.py::test_case_agrees_with_reference",
+    "conv/test_values.py::test_numbers_and_products_near_the_smallest_ones_are_not_lost",
+    "conv/test_values.py::test_special_values_of_grad_output_reach_exactly_their_windows",
+    "conv/test_values.py::test_special_values_of_input_and_weight_reach_what_they_are_multiplied_with",
+    "infiniop/test_errors.py",
+    "infiniop/test_functions.py",
+    "infiniop/test_runtime.py",
+    "infiniop/test_widths.py",
+    "acl/test_errors.py",
+    "acl/test_runtime.py",
 ]
 # With their arguments.
-C_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c_programs.EXAMPLES}
+C_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c.EXAMPLES}
 C_PROGRAMS[ROOT / "tests" / "c" / "error_table.c"] = []
 C_PROGRAMS[ROOT / "tests" / "c" / "lifecycle.c"] = [200, 20]
 # For CANN, on both sanitizers.
-CANN_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c_programs.CANN_EXAMPLES}
+CANN_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c.CANN_EXAMPLES}
 CANN_PROGRAMS[ROOT / "tests" / "c" / "acl_stress.cpp"] = [16, 20]
 # PyTorch and JAX allocate in ways a preloaded sanitizer takes minutes to follow, and processes
 # started by a test would not be sanitized.
@@ -92,7 +92,7 @@ def run_c_programs(infini_root: Path, sanitizers: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for source, arguments in C_PROGRAMS.items():
             options = (f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g")
-            program = c_programs.build_c(source, Path(folder), infini_root, *options)
+            program = c.build_c(source, Path(folder), infini_root, *options)
             run([program, *arguments], quiet=True)
 
 
@@ -100,7 +100,7 @@ def run_cann_programs(cann_root: Path, sanitizers: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for source, arguments in CANN_PROGRAMS.items():
             options = (f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g")
-            program = c_programs.build_cann(source, Path(folder), cann_root, *options)
+            program = c.build_cann(source, Path(folder), cann_root, *options)
             run([program, *arguments], quiet=True)
 
 

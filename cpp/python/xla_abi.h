@@ -1,6 +1,6 @@
 // The part of XLA's foreign function interface that a handler meets: the layout of what XLA passes
 // to it. Declared here, because XLA's own header comes with jaxlib, which a build of this package
-// does not have. tests/test_jax_abi.py compares the two.
+// does not have. tests/jax/test_abi.py compares the two.
 //
 // XLA adds fields only at the end of a struct, and changes nothing else while the major version
 // stays 0. Each struct carries its size, as the side that made it knows it.

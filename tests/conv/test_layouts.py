@@ -1,0 +1,443 @@
+"""Every layout and array type gives the same gradients, and nothing beside them is written.
+
+Whole numbers are added without rounding in any order, so every layout must give the same values.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+import backops
+from tests.support.arrays import TORCH_DTYPES, jax_x64, to_numpy, to_torch
+from tests.support.conv_cases import (
+    DEPTHWISE_VECTORS,
+    GRADIENTS,
+    ConvCase,
+    empty_gradients,
+    find_conv_case,
+    make_arrays,
+)
+from tests.support.conv_compare import assert_close, assert_exact
+from tests.support.dlpack import DLPackOnly
+from tests.support.floats import DTYPES, same_bits
+from tests.support.layouts import GUARD_BYTES, LAYOUTS, READ_LAYOUTS, in_layout, place
+
+TENSORS = ("grad_output", "input", "weight")
+
+# One per way through the core: each rank, dense, grouped and depthwise, with and without a batch.
+CASES = [
+    find_conv_case(name)
+    for name in (
+        "plain_1d",
+        "plain_2d",
+        "plain_3d",
+        "pointwise_2d",
+        "pointwise_strided",
+        "wide_kernel_strided",
+        "groups_2d",
+        "depthwise_2d",
+        "depthwise_3d",
+        "depthwise_multiplier",
+        "dilation_2d",
+        "stride_beyond_kernel_2d",
+        "kernel_equals_input",
+        "channels_15_to_17",
+        "channels_32_to_32",
+        "unbatched_1d",
+        "unbatched_2d",
+        "unbatched_3d",
+    )
+]
+CASE = find_conv_case("plain_2d")
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+every_layout = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+def place_gradients(case, dtype, layout):
+    """For each gradient, memory and an array of that layout in it."""
+    placed = [
+        place(shape, case.rank, dtype, layout) for shape in (case.input_shape, case.weight_shape)
+    ]
+    # A vector cannot be transposed.
+    layout = "contiguous" if layout in ("channels_last", "transposed") else layout
+    placed.append(place(case.weight_shape[:1], 0, dtype, layout))
+    return placed
+
+
+def assert_nothing_else_changed(placed, case, dtype, layout):
+    for (memory, out), (wanted, copy) in zip(
+        placed, place_gradients(case, dtype, layout), strict=True
+    ):
+        copy[...] = out
+        assert np.array_equal(memory, wanted), f"{case}, {dtype}, {layout}"
+
+
+# Inputs
+
+
+@pytest.mark.parametrize("layout", READ_LAYOUTS)
+@every_dtype
+@every_case
+def test_all_inputs_of_any_layout(case, dtype, layout):
+    arrays = [in_layout(a, case, layout) for a in make_arrays(case, dtype, kind="integer")]
+    assert_exact(case.backward(backops, *arrays), case, arrays)
+
+
+@pytest.mark.parametrize("layout", READ_LAYOUTS)
+@pytest.mark.parametrize("moved", TENSORS)
+@pytest.mark.parametrize("case", CASES[1:12:2], ids=lambda case: case.name)
+def test_one_input_of_another_layout_than_the_others(case, moved, layout):
+    for dtype in ("float32", "bfloat16"):
+        arrays = list(make_arrays(case, dtype, kind="integer"))
+        index = TENSORS.index(moved)
+        arrays[index] = in_layout(arrays[index], case, layout)
+        assert_exact(case.backward(backops, *arrays), case, arrays)
+
+
+def test_strides_that_are_no_multiple_of_the_item_size():
+    arrays = []
+    for values in make_arrays(CASE, kind="integer"):
+        packed = np.zeros(values.shape, np.dtype([("tag", "u1"), ("values", "f4")]))
+        packed["values"] = values
+        arrays.append(packed["values"])
+    assert arrays[0].strides[-1] == 5
+    assert_exact(CASE.backward(backops, *arrays), CASE, arrays)
+
+
+def test_one_array_as_two_inputs():
+    case = ConvCase("", (3, 3, 5, 5), (3, 3, 5, 5), padding=2)
+    grad_output, both, _ = make_arrays(case, kind="integer")
+    assert_exact(case.backward(backops, grad_output, both, both), case, (grad_output, both, both))
+    assert_exact(case.backward(backops, both, both, both), case, (both, both, both))
+
+
+@every_dtype
+@pytest.mark.parametrize("name", ["unbatched_1d", "unbatched_2d", "unbatched_3d"])
+def test_unbatched_is_a_batch_of_one(name, dtype):
+    case = find_conv_case(name)
+    grad_output, input, weight = make_arrays(case, dtype)
+    results = case.backward(backops, grad_output, input, weight)
+    batched = case.backward(backops, grad_output[np.newaxis], input[np.newaxis], weight)
+    assert same_bits(results[0], batched[0][0])
+    assert all(map(same_bits, results[1:], batched[1:]))
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "every_second"])
+@every_dtype
+def test_inputs_are_left_unchanged_and_may_be_read_only(dtype, layout):
+    arrays = [in_layout(a, CASE, layout) for a in make_arrays(CASE, dtype)]
+    kept = [array.copy() for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
+    CASE.backward(backops, *arrays)
+    assert all(map(same_bits, arrays, kept))
+
+
+# Results
+
+
+@every_layout
+@every_dtype
+@every_case
+def test_out_of_any_layout_and_no_other_byte_changes(case, dtype, layout):
+    arrays = make_arrays(case, dtype, kind="integer")
+    placed = place_gradients(case, dtype, layout)
+    out = tuple(array for _, array in placed)
+    results = case.backward(backops, *arrays, out=out)
+    assert all(result is given for result, given in zip(results, out, strict=True))
+    assert_exact(out, case, arrays)
+    assert_nothing_else_changed(placed, case, dtype, layout)
+
+
+@every_layout
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name)
+def test_inputs_and_out_of_the_same_layout(case, layout):
+    for dtype in ("float32", "bfloat16", "float16"):
+        arrays = [in_layout(a, case, layout) for a in make_arrays(case, dtype, kind="integer")]
+        placed = place_gradients(case, dtype, layout)
+        case.backward(backops, *arrays, out=tuple(array for _, array in placed))
+        assert_exact([array for _, array in placed], case, arrays)
+        assert_nothing_else_changed(placed, case, dtype, layout)
+
+
+# Depthwise convolutions on channels-last tensors are computed in place: without copies of rows,
+# and with borders of their own.
+
+
+@every_dtype
+@pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
+def test_depthwise_channels_last_inputs_and_out(case, dtype):
+    arrays = [in_layout(a, case, "channels_last") for a in make_arrays(case, dtype, kind="integer")]
+    placed = place_gradients(case, dtype, "channels_last")
+    case.backward(backops, *arrays, out=tuple(array for _, array in placed))
+    assert_exact([array for _, array in placed], case, arrays)
+    assert_nothing_else_changed(placed, case, dtype, "channels_last")
+
+
+@pytest.mark.parametrize("which", GRADIENTS)
+@pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
+def test_depthwise_channels_last_gradients_one_by_one(case, which):
+    arrays = [
+        in_layout(a, case, "channels_last") for a in make_arrays(case, "float32", kind="integer")
+    ]
+    placed = place_gradients(case, "float32", "channels_last")
+    mask = tuple(name == which for name in GRADIENTS)
+    out = tuple(array if own else None for own, (_, array) in zip(mask, placed, strict=True))
+    case.backward(backops, *arrays, output_mask=mask, out=out)
+    assert_exact(out, case, arrays, output_mask=mask)
+
+
+@pytest.mark.parametrize("special", TENSORS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
+def test_depthwise_channels_last_special_values_reach_what_they_are_multiplied_with(
+    case, dtype, special
+):
+    arrays = [in_layout(a, case, "channels_last") for a in make_arrays(case, dtype, kind="integer")]
+    own = arrays[TENSORS.index(special)]
+    own[..., 0] = np.nan
+    own[0, ..., -1] = np.inf
+    placed = place_gradients(case, dtype, "channels_last")
+    results = [array for _, array in placed]
+    case.backward(backops, *arrays, out=tuple(results))
+    assert_exact(results, case, arrays)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_depthwise_channels_last_of_many_channels_and_rows(threads):
+    case = ConvCase("", (2, 160, 31, 33), (160, 1, 3, 3), padding=1, groups=160)
+    arrays = [
+        in_layout(a, case, "channels_last") for a in make_arrays(case, "float32", kind="integer")
+    ]
+    placed = place_gradients(case, "float32", "channels_last")
+    before = backops.get_num_threads()
+    backops.set_num_threads(threads)
+    try:
+        case.backward(backops, *arrays, out=tuple(array for _, array in placed))
+    finally:
+        backops.set_num_threads(before)
+    assert_exact([array for _, array in placed], case, arrays)
+    assert_nothing_else_changed(placed, case, "float32", "channels_last")
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@every_dtype
+def test_new_results_are_dense_writable_and_the_callers_own(dtype, layout):
+    arrays = [in_layout(a, CASE, layout) for a in make_arrays(CASE, dtype)]
+    first, second = CASE.backward(backops, *arrays), CASE.backward(backops, *arrays)
+    for result, array in itertools.product(first, (*second, *arrays)):
+        assert not np.shares_memory(result, array)
+    for result in first:
+        assert type(result) is np.ndarray
+        assert result.dtype == DTYPES[dtype]
+        assert result.flags.writeable
+        assert result.flags.aligned
+        assert sorted(result.strides)[0] == result.itemsize
+
+
+def test_out_next_to_inputs_in_the_same_memory():
+    arrays = make_arrays(CASE, kind="integer")
+    sizes = [a.size for a in arrays] + [int(np.prod(s)) for s in CASE.gradient_shapes]
+    pieces = np.split(np.zeros(sum(sizes), np.float32), np.cumsum(sizes)[:-1])
+    placed = [piece.reshape(like.shape) for piece, like in zip(pieces[:3], arrays, strict=True)]
+    for piece, values in zip(placed, arrays, strict=True):
+        piece[...] = values
+    shapes = zip(pieces[3:], CASE.gradient_shapes, strict=True)
+    out = tuple(piece.reshape(shape) for piece, shape in shapes)
+    CASE.backward(backops, *placed, out=out)
+    assert_exact(out, CASE, arrays)
+
+
+def test_outs_that_interleave_without_common_elements():
+    case = ConvCase("", (4, 3, 6, 6), (4, 3, 6, 6), padding=3)
+    arrays = make_arrays(case, kind="integer")
+    memory = np.zeros((4, 3, 6, 6, 2), np.float32)
+    out = (memory[..., 0], memory[..., 1], None)
+    assert_exact(case.backward(backops, *arrays, out=out), case, arrays)
+    assert_exact((memory[..., 0], memory[..., 1], arrays[0].sum((0, 2, 3))), case, arrays)
+
+
+@every_dtype
+def test_vector_alignment_of_inputs_and_out_does_not_matter(dtype):
+    case = find_conv_case("channels_15_to_17")
+    arrays = make_arrays(case, dtype, kind="integer")
+    itemsize = DTYPES[dtype].itemsize
+    for shift in (itemsize, 16, 32 - itemsize, 32 + itemsize):
+        inputs = [at_offset(values, shift) for values in arrays]
+        out = tuple(at_offset(values, shift) for values in empty_gradients(case, dtype))
+        case.backward(backops, *inputs, out=out)
+        assert_exact(out, case, arrays)
+
+
+def at_offset(values, shift):
+    """A copy that begins `shift` bytes after a multiple of 64."""
+    memory = np.empty(values.nbytes + 192, np.uint8)
+    start = -memory.ctypes.data % 64 + shift
+    copy = np.ndarray(values.shape, values.dtype, memory, start)
+    copy[...] = values
+    return copy
+
+
+# PyTorch
+
+
+@every_dtype
+@pytest.mark.parametrize("name", ["plain_1d", "plain_2d", "plain_3d", "unbatched_2d"])
+def test_torch_results_are_tensors_of_the_same_dtype_and_values(name, dtype):
+    case = find_conv_case(name)
+    arrays = make_arrays(case, dtype)
+    results = case.backward(backops, *map(to_torch, arrays))
+    for result in results:
+        assert type(result) is torch.Tensor
+        assert result.dtype == TORCH_DTYPES[dtype]
+        assert not result.requires_grad
+    assert_close([to_numpy(result) for result in results], case, arrays)
+
+
+@pytest.mark.parametrize("name", ["plain_2d", "plain_3d"])
+@every_dtype
+def test_torch_channels_last_and_expanded_tensors(name, dtype):
+    case = find_conv_case(name)
+    arrays = make_arrays(case, dtype, kind="integer")
+    order = torch.channels_last if case.rank == 2 else torch.channels_last_3d
+    tensors = [to_torch(array).contiguous(memory_format=order) for array in arrays]
+    results = case.backward(backops, *tensors)
+    assert_exact([to_numpy(r.contiguous()) for r in results], case, arrays)
+    ones = torch.ones((), dtype=TORCH_DTYPES[dtype]).expand(case.output_shape)
+    results = case.backward(backops, ones, *tensors[1:])
+    arrays = (np.ones(case.output_shape, DTYPES[dtype]), *arrays[1:])
+    assert_exact([to_numpy(r.contiguous()) for r in results], case, arrays)
+
+
+def test_torch_parameters_that_require_grad():
+    arrays = make_arrays(CASE, kind="integer")
+    tensors = [torch.nn.Parameter(to_torch(array)) for array in arrays]
+    results = CASE.backward(backops, *tensors)
+    assert not any(result.requires_grad for result in results)
+    assert all(tensor.requires_grad for tensor in tensors)
+    assert_exact([to_numpy(result) for result in results], CASE, arrays)
+
+
+@every_dtype
+def test_torch_out_is_written_in_place_and_returned_itself(dtype):
+    arrays = make_arrays(CASE, dtype, kind="integer")
+    out = [torch.zeros(shape, dtype=TORCH_DTYPES[dtype]) for shape in CASE.gradient_shapes]
+    out[0] = out[0].contiguous(memory_format=torch.channels_last)
+    results = CASE.backward(backops, *map(to_torch, arrays), out=tuple(out))
+    assert all(result is given for result, given in zip(results, out, strict=True))
+    assert_exact([to_numpy(tensor.contiguous()) for tensor in out], CASE, arrays)
+
+
+@every_dtype
+def test_gradients_are_those_that_torch_autograd_asks_for(dtype):
+    arrays = make_arrays(CASE, dtype)
+    grad_output, input, weight = map(to_torch, arrays)
+    bias = torch.zeros(CASE.weight_shape[0], dtype=TORCH_DTYPES[dtype])
+    leaves = [tensor.double().requires_grad_() for tensor in (input, weight, bias)]
+    output = torch.nn.functional.conv2d(*leaves, **CASE.keywords)
+    output.backward(grad_output.double())
+    expected = [leaf.grad.numpy() for leaf in leaves]
+    results = CASE.backward(backops, grad_output, input, weight)
+    assert_close([to_numpy(r) for r in results], CASE, arrays, expected=expected)
+
+
+# JAX
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("name", ["plain_1d", "plain_2d", "plain_3d", "unbatched_2d"])
+def test_jax_results_are_jax_arrays_of_the_same_dtype_and_values(name, dtype):
+    case = find_conv_case(name)
+    arrays = make_arrays(case, dtype)
+    results = case.backward(backops, *map(jnp.asarray, arrays))
+    assert all(isinstance(result, jax.Array) for result in results)
+    assert_close([np.asarray(result) for result in results], case, arrays)
+    assert jnp.isfinite(results[0] + 1).all()
+
+
+def test_jax_float64_results_stay_float64():
+    with jax_x64():
+        arrays = make_arrays(CASE, "float64")
+        results = CASE.backward(backops, *map(jnp.asarray, arrays))
+        assert_close([np.asarray(result) for result in results], CASE, arrays)
+
+
+@pytest.mark.parametrize("which", GRADIENTS)
+def test_jax_out_is_refused_because_jax_arrays_do_not_change(which):
+    arrays = make_arrays(CASE)
+    index = GRADIENTS.index(which)
+    out = [None, None, None]
+    out[index] = jnp.zeros(CASE.gradient_shapes[index], jnp.float32)
+    with pytest.raises(backops.LayoutError, match=r"^conv_backward: out.* is .*read-only"):
+        CASE.backward(backops, *arrays, out=tuple(out))
+    assert not out[index].any()
+
+
+# Anything else that speaks DLPack, and mixtures
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_foreign_dlpack_arrays_give_numpy_results(dtype):
+    arrays = make_arrays(CASE, dtype, kind="integer")
+    results = CASE.backward(backops, *map(DLPackOnly, arrays))
+    assert all(type(result) is np.ndarray for result in results)
+    assert_exact(results, CASE, arrays)
+
+
+def test_foreign_dlpack_out_is_written_in_place_and_returned_itself():
+    arrays = make_arrays(CASE, kind="integer")
+    targets = empty_gradients(CASE, "float32")
+    out = tuple(map(DLPackOnly, targets))
+    results = CASE.backward(backops, *arrays, out=out)
+    assert all(result is given for result, given in zip(results, out, strict=True))
+    assert_exact(targets, CASE, arrays)
+
+
+@pytest.mark.parametrize(
+    "kinds", list(itertools.permutations(["numpy", "torch", "jax"])), ids="-".join
+)
+def test_array_type_of_the_results_is_that_of_grad_output(kinds):
+    convert = {"numpy": np.asarray, "torch": to_torch, "jax": jnp.asarray}
+    types = {"numpy": np.ndarray, "torch": torch.Tensor, "jax": jax.Array}
+    arrays = make_arrays(CASE, kind="integer")
+    mixed = [convert[kind](array) for kind, array in zip(kinds, arrays, strict=True)]
+    results = CASE.backward(backops, *mixed)
+    assert all(isinstance(result, types[kinds[0]]) for result in results)
+    assert_exact([np.asarray(result) for result in results], CASE, arrays)
+
+
+def test_outs_of_numpy_torch_and_dlpack():
+    arrays = make_arrays(CASE, kind="integer")
+    target, _, bias = empty_gradients(CASE, "float32")
+    out = (target, torch.zeros(CASE.weight_shape), DLPackOnly(bias))
+    results = CASE.backward(backops, *arrays, out=out)
+    assert all(result is given for result, given in zip(results, out, strict=True))
+    assert_exact((target, out[1].numpy(), bias), CASE, arrays)
+
+
+# Controls
+
+
+def test_exact_comparison_catches_a_layout_that_was_ignored():
+    arrays = make_arrays(CASE, kind="integer")
+    moved = [in_layout(array, CASE, "channels_last") for array in arrays]
+    as_if_contiguous = [
+        np.ndarray(array.shape, array.dtype, np.moveaxis(array, 1, -1).tobytes()) for array in moved
+    ]
+    with pytest.raises(AssertionError, match="grad_input of"):
+        assert_exact(CASE.backward(backops, *as_if_contiguous), CASE, arrays)
+
+
+@pytest.mark.parametrize("which", GRADIENTS)
+def test_guard_bytes_catch_a_write_beside_an_array(which):
+    placed = place_gradients(CASE, "float32", "padded_rows")
+    assert_nothing_else_changed(placed, CASE, "float32", "padded_rows")
+    memory, out = placed[GRADIENTS.index(which)]
+    memory[GUARD_BYTES + 4 * out.shape[-1]] ^= 1
+    with pytest.raises(AssertionError):
+        assert_nothing_else_changed(placed, CASE, "float32", "padded_rows")

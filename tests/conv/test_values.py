@@ -1,0 +1,609 @@
+"""What convolution backward computes, against the reference, PyTorch and values known exactly."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backops
+from backops import reference
+from tests.support.conv_cases import (
+    CASES,
+    GRADIENTS,
+    LARGE_CASES,
+    MASKS,
+    ConvCase,
+    conv_cases,
+    empty_gradients,
+    find_conv_case,
+    make_arrays,
+)
+from tests.support.conv_compare import EPS_FLOAT64, assert_close, assert_exact, bound, check
+from tests.support.conv_definitions import torch_backward
+from tests.support.floats import DTYPES, round_to, same_bits
+from tests.support.layouts import READ_LAYOUTS, in_layout
+from tests.support.processes import run_python
+from tests.support.threads import run_in_threads
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+seeds = st.integers(0, 2**32 - 1)
+
+
+# Against the reference
+
+
+@every_dtype
+@every_case
+def test_case_agrees_with_reference(case, dtype):
+    check(case, dtype)
+
+
+@every_dtype
+@pytest.mark.parametrize("case", CASES[::2], ids=lambda case: case.name)
+def test_values_of_very_different_size_agree_with_reference(case, dtype):
+    check(case, dtype, kind="wide", seed=1)
+
+
+@given(
+    conv_cases(),
+    st.sampled_from(list(DTYPES)),
+    seeds,
+    st.sampled_from(["normal", "wide"]),
+    st.sampled_from(READ_LAYOUTS),
+)
+def test_generated_case_agrees_with_reference(case, dtype, seed, kind, layout):
+    check(case, dtype, seed=seed, kind=kind, layout=layout)
+
+
+every_large_case = pytest.mark.parametrize("case", LARGE_CASES, ids=lambda case: case.name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@every_large_case
+def test_large_case_agrees_with_reference(case, dtype):
+    check(case, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("case", [*CASES, *LARGE_CASES], ids=lambda case: case.name)
+def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
+    arrays = make_arrays(case, dtype)
+    plan = case.plan(backops.plan, dtype=dtype)
+    full_of_nan = np.full(plan.workspace_size, 255, np.uint8)
+    assert_close(plan(*arrays, workspace=full_of_nan), case, arrays)
+
+
+# Against PyTorch, which computes in float64 on the same values
+
+
+def check_against_torch(case, dtype, seed=0):
+    arrays = make_arrays(case, dtype, seed)
+    expected = torch_backward(case, *(array.astype(np.float64) for array in arrays))
+    assert_close(case.backward(backops, *arrays), case, arrays, expected=expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@every_case
+def test_case_agrees_with_pytorch(case, dtype):
+    check_against_torch(case, dtype)
+
+
+@given(conv_cases(), st.sampled_from(["float32", "float64"]), seeds)
+def test_generated_case_agrees_with_pytorch(case, dtype, seed):
+    check_against_torch(case, dtype, seed)
+
+
+# Values known exactly
+
+
+@every_dtype
+@every_case
+def test_whole_numbers_are_added_exactly_and_rounded_once(case, dtype):
+    arrays = make_arrays(case, dtype, kind="integer")
+    assert_exact(case.backward(backops, *arrays), case, arrays)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@every_large_case
+def test_many_whole_numbers_are_added_exactly_and_rounded_once(case, dtype):
+    arrays = make_arrays(case, dtype, kind="integer")
+    assert_exact(case.backward(backops, *arrays), case, arrays)
+
+
+def test_hand_computed_gradients():
+    grad_output = np.array([[[1, 10]]], np.float32)
+    input = np.array([[[1, 2, 3]]], np.float32)
+    weight = np.array([[[4, 5]]], np.float32)
+    results = backops.conv_backward(grad_output, input, weight)
+    assert type(results) is tuple
+    assert [result.tolist() for result in results] == [[[[4, 45, 50]]], [[[21, 32]]], [11]]
+
+
+@every_dtype
+def test_inputs_in_no_window_get_zero(dtype):
+    case = find_conv_case("stride_beyond_kernel_2d")
+    outside = case.backward(reference, *map(np.ones_like, make_arrays(case, "float64")))[0] == 0
+    assert outside.any()
+    grad_input, _, _ = case.backward(backops, *make_arrays(case, dtype))
+    assert not grad_input[outside].astype(np.float64).any()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stride": (2,), "padding": [3], "dilation": (3, 3)},
+        {"stride": np.int64(2), "padding": np.int8(3), "dilation": [np.int32(3)]},
+        {"stride": [2, 2], "padding": (3, 3), "groups": np.int64(1)},
+    ],
+)
+def test_parameters_may_be_an_int_or_a_sequence(changes):
+    case = find_conv_case("stride_and_dilation")
+    arrays = make_arrays(case)
+    results = dataclasses.replace(case, **changes).backward(backops, *arrays)
+    assert all(map(same_bits, results, case.backward(backops, *arrays)))
+
+
+def test_every_argument_may_be_given_by_name():
+    case = find_conv_case("groups_2d")
+    arrays = make_arrays(case)
+    results = backops.conv_backward(
+        grad_output=arrays[0],
+        input=arrays[1],
+        weight=arrays[2],
+        stride=1,
+        padding=1,
+        dilation=1,
+        groups=2,
+        output_mask=(True, True, True),
+        precision="keep",
+        out=None,
+    )
+    assert all(map(same_bits, results, case.backward(backops, *arrays)))
+
+
+# Rounding
+
+
+def sums_of(terms, dtype):
+    """The same sum as each of the three gradients: over channels, over windows, over the batch."""
+    terms = np.array(terms).astype(DTYPES[dtype])
+    ones = np.ones_like(terms)
+    count = len(terms)
+    over_channels, _, _ = backops.conv_backward(
+        terms.reshape(1, count, 1), (1, 1, 1), ones.reshape(count, 1, 1),
+        output_mask=(True, False, False),
+    )  # fmt: skip
+    _, over_windows, _ = backops.conv_backward(
+        terms.reshape(1, 1, count), ones.reshape(1, 1, count), (1, 1, 1),
+        output_mask=(False, True, False),
+    )  # fmt: skip
+    _, _, over_batch = backops.conv_backward(
+        terms.reshape(count, 1, 1), (count, 1, 1), (1, 1, 1),
+        output_mask=(False, False, True),
+    )  # fmt: skip
+    return [float(result.reshape(())) for result in (over_channels, over_windows, over_batch)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "unit"), [("float16", 2.0**-10), ("bfloat16", 2.0**-7)], ids=["float16", "bfloat16"]
+)
+def test_halfway_sums_round_to_even_once(dtype, unit):
+    # Rounding after each addition, or through another format, would give another answer.
+    sums = {
+        (1, unit / 2, 0): 1,
+        (1, 3 * unit / 2, 0): 1 + 2 * unit,
+        (1, unit / 2, unit / 64): 1 + unit,
+        (1, unit / 2, -unit / 64): 1,
+        (1, unit / 4, 3 * unit / 8): 1 + unit,
+        (-1, -unit / 2, 0): -1,
+        (-1, -3 * unit / 2, 0): -1 - 2 * unit,
+    }
+    for terms, expected in sums.items():
+        for order in itertools.permutations(terms):
+            assert sums_of(order, dtype) == [expected] * 3, order
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sum_beyond_the_largest_number_becomes_infinity(dtype):
+    largest = {"float16": 65504.0, "bfloat16": 255 * 2.0**120}[dtype]
+    assert sums_of([largest, largest], dtype) == [np.inf] * 3
+    assert sums_of([-largest, -largest], dtype) == [-np.inf] * 3
+
+
+def test_float16_sum_may_pass_beyond_the_largest_number_and_return():
+    assert sums_of([65504, 65504, -65504, -60000], "float16") == [5504] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_finite_value_of_a_half_type_survives_a_kernel_of_one(dtype):
+    grad_output = np.arange(2**16, dtype=np.uint16).view(DTYPES[dtype]).reshape(1, 1, 256, 256)
+    grad_output[~np.isfinite(grad_output.astype(np.float32))] = 0
+    weight = np.ones((1, 1, 1, 1), DTYPES[dtype])
+    mask = (True, False, False)
+    results = backops.conv_backward(grad_output, grad_output.shape, weight, output_mask=mask)
+    assert np.array_equal(results[0].astype(np.float64), grad_output.astype(np.float64))
+
+
+# NaN and infinity
+
+SPECIAL_VALUES = [np.nan, np.inf, -np.inf, np.nan, np.inf]
+SPECIAL_CASES = [
+    "plain_1d",
+    "plain_2d",
+    "plain_3d",
+    "pointwise_2d",
+    "pointwise_strided",
+    "wide_kernel_strided",
+    "groups_2d",
+    "depthwise_2d",
+    "depthwise_dilated",
+    "dilation_2d",
+    "stride_beyond_kernel_2d",
+    "rows_left_over",
+    "asymmetric_groups",
+    "channels_15_to_17",
+    "channels_33_to_1",
+    "blocks_2d",
+    "blocks_strided",
+    "blocks_grouped",
+    "blocks_3d",
+    "blocks_stride_beyond_kernel",
+    "blocks_deep",
+    "blocks_spare_lanes",
+    "windows_stem",
+    "windows_3d",
+    "windows_padding_beyond_kernel",
+]
+
+
+def with_special_values(array):
+    flat = array.reshape(-1).copy()
+    flat[np.linspace(0, flat.size - 1, 5).astype(int)] = SPECIAL_VALUES
+    # Neighbours, so that opposite infinities meet.
+    flat[flat.size // 3 : flat.size // 3 + 2] = [np.inf, -np.inf]
+    return flat.reshape(array.shape)
+
+
+def is_nan(array):
+    return np.isnan(array.astype(np.float64))
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@every_dtype
+@pytest.mark.parametrize("name", SPECIAL_CASES)
+def test_special_values_of_grad_output_reach_exactly_their_windows(name, dtype, layout):
+    case = find_conv_case(name)
+    grad_output, input, weight = make_arrays(case, dtype)
+    arrays = (with_special_values(grad_output), input, weight)
+    placed = [in_layout(array, case, layout) for array in arrays]
+    mask = (True, False, True)
+    results = case.backward(backops, *placed, output_mask=mask)
+    assert_close(results, case, arrays, output_mask=mask)
+    assert is_nan(results[0]).any()
+    assert not is_nan(results[0]).all() or name.startswith("channels")
+
+
+@every_dtype
+@pytest.mark.parametrize("name", SPECIAL_CASES)
+def test_nan_of_grad_output_reaches_the_kernels_of_its_channel_only(name, dtype):
+    case = find_conv_case(name)
+    grad_output, input, weight = make_arrays(case, dtype)
+    channel = case.weight_shape[0] // 2
+    grad_output.reshape(-1, *case.output_shape[-case.rank - 1 :])[0, channel].flat[0] = np.nan
+    mask = (False, True, False)
+    arrays = (grad_output, input, weight)
+    _, got, _ = case.backward(backops, *arrays, output_mask=mask)
+    _, expected, _ = case.backward(reference, *arrays, output_mask=mask)
+    # A window that begins in the padding may multiply it, or not.
+    assert is_nan(got[channel])[is_nan(expected[channel])].all()
+    assert not is_nan(np.delete(got, channel, axis=0)).any()
+
+
+@every_dtype
+@pytest.mark.parametrize("which", ["input", "weight"])
+@pytest.mark.parametrize("name", SPECIAL_CASES)
+def test_special_values_of_input_and_weight_reach_what_they_are_multiplied_with(name, which, dtype):
+    case = find_conv_case(name)
+    grad_output, input, weight = make_arrays(case, dtype)
+    if which == "input":
+        arrays = (grad_output, with_special_values(input), weight)
+    else:
+        arrays = (grad_output, input, with_special_values(weight))
+    assert_close(case.backward(backops, *arrays), case, arrays)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_position_of_one_special_value_reaches_its_window_only(dtype, value):
+    case = ConvCase("", (1, 1, 6, 19), (2, 1, 3, 3), stride=2, padding=1)
+    weight = np.ones(case.weight_shape, DTYPES[dtype])
+    mask = (True, False, False)
+    for place in range(np.prod(case.output_shape)):
+        grad_output = np.zeros(case.output_shape, DTYPES[dtype])
+        grad_output.flat[place] = 1
+        window = case.backward(reference, grad_output, case.input_shape, weight, output_mask=mask)
+        expected = np.where(window[0] != 0, value, 0)
+        grad_output.flat[place] = value
+        got, _, _ = case.backward(backops, grad_output, case.input_shape, weight, output_mask=mask)
+        assert np.array_equal(got.astype(np.float64), expected, equal_nan=True), place
+
+
+@pytest.mark.parametrize("powers", [(-120, 0, 0), (0, -120, -120), (-70, -60, -60), (0, 0, -130)])
+@pytest.mark.parametrize("name", ["blocks_2d", "blocks_strided", "blocks_deep"])
+def test_numbers_and_products_near_the_smallest_ones_are_not_lost(name, powers):
+    case = find_conv_case(name)
+    arrays = make_arrays(case, "bfloat16")
+    tiny = [
+        (array.astype(np.float64) * 2.0**power).astype(DTYPES["bfloat16"])
+        for array, power in zip(arrays, powers, strict=True)
+    ]
+    results = case.backward(backops, *tiny)
+    for got, expected in zip(results, case.backward(reference, *tiny), strict=True):
+        # What float32 and then bfloat16 can still tell apart.
+        most = np.abs(expected).max()
+        np.testing.assert_allclose(
+            got.astype(np.float64), expected, rtol=2**-7, atol=2**-12 * most + 2.0**-133
+        )
+
+
+def test_values_of_unused_tensors_do_not_matter():
+    case = find_conv_case("plain_2d")
+    grad_output, input, weight = make_arrays(case)
+    nan_input, nan_weight = np.full_like(input, np.nan), np.full_like(weight, np.nan)
+    for mask in [mask for mask in MASKS if not all(mask[:2])]:
+        unused = (grad_output, input if mask[1] else nan_input, weight if mask[0] else nan_weight)
+        results = case.backward(backops, *unused, output_mask=mask)
+        assert_close(results, case, (grad_output, input, weight), output_mask=mask)
+
+
+# An empty batch
+
+
+@every_dtype
+@pytest.mark.parametrize("mask", MASKS)
+def test_empty_batch_gives_zeros(mask, dtype):
+    for case in (
+        find_conv_case("empty_batch"),
+        ConvCase("", (0, 4, 9), (4, 1, 3), stride=2, groups=4),
+        ConvCase("", (0, 2, 3, 4, 5), (3, 2, 1, 1, 1)),
+    ):
+        outs = empty_gradients(case, dtype)
+        out = tuple(o if wanted else None for o, wanted in zip(outs, mask, strict=True))
+        results = case.backward(backops, *make_arrays(case, dtype), output_mask=mask, out=out)
+        for result, shape, wanted in zip(results, case.gradient_shapes, mask, strict=True):
+            assert not wanted or (result.shape == shape and not result.astype(np.float32).any())
+
+
+# Threads
+
+
+@pytest.fixture
+def _restore_settings():
+    before = backops.get_num_threads()
+    yield
+    backops.set_num_threads(before)
+    backops.set_deterministic(False)
+
+
+@pytest.mark.usefixtures("_restore_settings")
+@pytest.mark.parametrize(
+    ("name", "threads", "cut"),
+    [
+        ("large_3x3", 2, ""),
+        ("deep_3x3", 7, ":by_outputs"),
+        ("deep_square", 2, ":by_outputs_and_inputs"),
+        ("deep_spare_lanes", 2, ":by_outputs_and_inputs"),
+        ("deep_groups", 2, ":by_outputs_and_inputs"),
+    ],
+)
+def test_many_weights_are_cut_by_what_they_are_of(name, threads, cut):
+    case = next(case for case in LARGE_CASES if case.name == name)
+    backops.set_num_threads(threads)
+    kernel = case.plan(backops.plan, dtype="float32").kernel
+    assert kernel.startswith("conv_float32 blocks:")
+    assert (":by_outputs" in kernel) == (cut != "")
+    assert kernel.endswith(cut)
+
+
+def results_with_threads(case, arrays, counts):
+    results = []
+    for count in counts:
+        backops.set_num_threads(count)
+        results.append(case.backward(backops, *arrays))
+    return results
+
+
+@pytest.mark.usefixtures("_restore_settings")
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@every_large_case
+def test_any_number_of_threads_gives_the_same_bits_when_deterministic(case, dtype, layout):
+    arrays = [in_layout(array, case, layout) for array in make_arrays(case, dtype)]
+    # Plans made before must not be taken for those of the setting.
+    results_with_threads(case, arrays, (1, 7))
+    backops.set_deterministic(True)
+    first, *others = results_with_threads(case, arrays, (1, 2, 7))
+    for other, (which, expected) in itertools.product(others, enumerate(first)):
+        assert same_bits(other[which], expected), GRADIENTS[which]
+
+
+@pytest.mark.usefixtures("_restore_settings")
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", [*LARGE_CASES[:1], *LARGE_CASES[4:6]], ids=lambda case: case.name)
+def test_any_number_of_threads_agrees_with_reference(case, dtype, flag):
+    small = dataclasses.replace(case, input_shape=(3, case.input_shape[1], 9, 10))
+    backops.set_deterministic(flag)
+    for count in (1, 2, 7):
+        backops.set_num_threads(count)
+        check(small, dtype)
+
+
+@pytest.mark.usefixtures("_restore_settings")
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@every_large_case
+def test_results_repeat_in_every_bit(case, dtype, count):
+    arrays = make_arrays(case, dtype)
+    backops.set_num_threads(count)
+    first = case.backward(backops, *arrays)
+    for _ in range(3):
+        assert all(map(same_bits, case.backward(backops, *arrays), first))
+
+
+@pytest.mark.usefixtures("_restore_settings")
+@pytest.mark.parametrize("flag", [True, False])
+def test_float64_repeats_in_every_bit_and_for_any_number_of_threads_when_deterministic(flag):
+    case = ConvCase("", (5, 8, 12, 13), (12, 8, 3, 3), stride=2, padding=1)
+    arrays = make_arrays(case, "float64")
+    backops.set_deterministic(flag)
+    for counts in ((1, 2, 7),) if flag else ((1, 1), (2, 2), (7, 7)):
+        first, *others = results_with_threads(case, arrays, counts)
+        for other in others:
+            assert all(map(same_bits, other, first))
+
+
+@pytest.mark.usefixtures("_restore_settings")
+def test_more_threads_than_work_is_fine():
+    backops.set_num_threads(64)
+    for name in ("one_element", "toy", "empty_batch", "depthwise_1d", "unbatched_3d"):
+        check(find_conv_case(name))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_eight_python_threads_call_at_once(dtype):
+    # Each in another order: plans are made, and evicted, meanwhile.
+    cases = (*CASES, *LARGE_CASES[:3])
+    arrays = [make_arrays(case, dtype) for case in cases]
+    expected = [case.backward(backops, *given) for case, given in zip(cases, arrays, strict=True)]
+
+    def body(i):
+        for j in np.random.default_rng(i).permutation(len(cases)):
+            results = cases[j].backward(backops, *arrays[j])
+            assert all(map(same_bits, results, expected[j])), cases[j]
+
+    run_in_threads(8, body)
+
+
+# Instruction sets
+
+
+def check_cases_and_print_kernels() -> None:
+    """Compares every case with the reference and prints what ran, one line for each."""
+    for case, dtype in itertools.product(CASES, DTYPES):
+        check(case, dtype)
+        print(case.name, dtype, case.plan(backops.plan, dtype=dtype).kernel)
+
+
+@pytest.mark.parametrize("level", ["generic", "avx2", "avx512", "avx512_bf16", "amx"])
+def test_every_instruction_set_agrees_with_reference(level):
+    code = "from tests.conv.test_values import check_cases_and_print_kernels as check; check()"
+    kernels = run_python(code, BACKOPS_ISA=level).stdout.splitlines()
+    assert len(kernels) == len(CASES) * len(DTYPES)
+    beyond = {
+        "generic": ("avx", "amx"),
+        "avx2": ("avx512", "amx"),
+        "avx512": ("avx512_bf16", "amx"),
+        "avx512_bf16": ("amx",),
+    }
+    for name in beyond.get(level, ()):
+        assert not [line for line in kernels if name in line]
+
+
+# Controls: the comparisons must see what is wrong.
+
+
+def with_kernel_flipped(case, grad_output, input, weight):
+    grad_input, grad_weight, grad_bias = case.backward(
+        backops, grad_output, input, weight[..., ::-1]
+    )
+    return grad_input, grad_weight[..., ::-1].copy(), grad_bias
+
+
+def with_last_window_forgotten(case, grad_output, input, weight):
+    grad_output = grad_output.copy()
+    grad_output[..., -1] = 0
+    return case.backward(backops, grad_output, input, weight)
+
+
+def with_groups_exchanged(case, grad_output, input, weight):
+    return case.backward(backops, grad_output, np.roll(input, 4, axis=1), weight)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("compute", "caught"),
+    [
+        (with_kernel_flipped, "grad_input"),
+        (with_last_window_forgotten, "grad_input"),
+        (with_groups_exchanged, "grad_weight"),
+    ],
+)
+def test_comparison_catches_a_wrong_computation(compute, caught, dtype):
+    case = find_conv_case("groups_2d")
+    arrays = make_arrays(case, dtype)
+    with pytest.raises(AssertionError, match=f"{caught} of .*elements differ"):
+        assert_close(compute(case, *arrays), case, arrays)
+
+
+def rounded_reference(case, arrays):
+    dtype = arrays[0].dtype.name
+    exact = case.backward(reference, *arrays)
+    return [round_to(gradient, dtype).astype(DTYPES[dtype]) for gradient in exact]
+
+
+@pytest.mark.parametrize("which", GRADIENTS)
+@every_dtype
+def test_comparison_catches_one_element_beyond_its_bound(dtype, which):
+    case = find_conv_case("groups_2d")
+    arrays = make_arrays(case, dtype)
+    results = rounded_reference(case, arrays)
+    assert_close(results, case, arrays)
+    wrong = results[GRADIENTS.index(which)]
+    eps = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": EPS_FLOAT64}.get(dtype, 2.0**-23)
+    away = 2 * bound(case, *arrays, which, eps).flat[3] + 3 * eps * abs(float(wrong.flat[3]))
+    wrong.flat[3] = float(wrong.flat[3]) + away
+    with pytest.raises(AssertionError, match=f"{which} of .*: 1 of"):
+        assert_close(results, case, arrays)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_comparison_catches_a_special_value_too_many_and_one_missing(value):
+    case = find_conv_case("toy")
+    arrays = make_arrays(case)
+    results = rounded_reference(case, arrays)
+    results[1].flat[2] = value
+    with pytest.raises(AssertionError, match=r"grad_weight of .*: 1 of"):
+        assert_close(results, case, arrays)
+    special = (with_special_values(arrays[0]), *arrays[1:])
+    with pytest.raises(AssertionError, match=r"grad_input of"):
+        assert_close(rounded_reference(case, arrays), case, special)
+
+
+def test_exact_comparison_catches_sums_that_were_rounded_twice():
+    case = LARGE_CASES[0]
+    arrays = make_arrays(case, "bfloat16", kind="integer")
+    halves = [
+        case.backward(reference, arrays[0][part], arrays[1][part], arrays[2])[1]
+        for part in (slice(0, 2), slice(2, 4))
+    ]
+    twice = round_to(sum(round_to(half, "bfloat16") for half in halves), "bfloat16")
+    results = rounded_reference(case, arrays)
+    assert_exact(results, case, arrays)
+    results[1] = twice.astype(DTYPES["bfloat16"])
+    with pytest.raises(AssertionError, match="grad_weight of"):
+        assert_exact(results, case, arrays)
+
+
+def test_comparison_catches_another_dtype_and_a_gradient_that_is_not_there():
+    case = find_conv_case("toy")
+    arrays = make_arrays(case)
+    grad_input, grad_weight, grad_bias = rounded_reference(case, arrays)
+    with pytest.raises(AssertionError, match=r"grad_weight of .* dtype float64"):
+        assert_close((grad_input, grad_weight.astype(np.float64), grad_bias), case, arrays)
+    with pytest.raises(AssertionError, match="grad_bias is None"):
+        assert_close((grad_input, grad_weight, None), case, arrays)

@@ -1,0 +1,63 @@
+"""backops.jax on several devices, and under JAX's stricter settings."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.support import jax_sharded
+from tests.support.processes import run_python
+
+FLAGS = "--xla_force_host_platform_device_count=4"
+
+
+@pytest.mark.skipif(not hasattr(jax, "set_mesh"), reason="JAX 0.7 and newer, see docs/jax.md")
+@pytest.mark.parametrize("check", [name for name in vars(jax_sharded) if name.startswith("check_")])
+def test_gradients_on_four_devices(check):
+    run_python(
+        f"from tests.support import jax_sharded; jax_sharded.{check}()",
+        XLA_FLAGS=FLAGS,
+        timeout=600,
+    )
+
+
+# Settings that make JAX refuse what it would otherwise convert on the way
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("problem", jax_sharded.PROBLEMS)
+def test_nothing_is_promoted(problem, dtype):
+    function, *operands = jax_sharded.PROBLEMS[problem]
+    operands = [operand.astype(dtype) for operand in operands]
+    numbers = tuple(range(len(operands)))
+
+    def all_of(*operands):
+        """Forward, gradients, gradients of gradients, and forward for each example."""
+        one = jax.vmap(lambda x: function(x, *operands[1:]))(operands[0])
+        return (
+            function(*operands),
+            jax.grad(functools.partial(jax_sharded.loss, function), numbers)(*operands),
+            jax.grad(functools.partial(jax_sharded.second_order, function), numbers)(*operands),
+            one,
+        )
+
+    # JAX keeps what it has traced, whatever the settings were.
+    jax.clear_caches()
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        got = jax.tree.leaves(all_of(*operands))
+    for a, b in zip(got, jax.tree.leaves(all_of(*operands)), strict=True):
+        assert a.dtype == dtype
+        assert np.array_equal(a.astype(jnp.float32), b.astype(jnp.float32), equal_nan=True)
+
+
+def test_long_unequal_windows_are_not_promoted():
+    import backops.jax
+
+    x = jnp.ones((2, 3, 200))
+    jax.clear_caches()
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        y, back = jax.vjp(lambda x: backops.jax.adaptive_avg_pool1d(x, 3), x)
+        assert np.allclose(y, 1)
+        assert np.allclose(back(y)[0].sum(), y.sum())

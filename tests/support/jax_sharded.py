@@ -1,0 +1,238 @@
+"""What tests/jax/test_sharding.py runs on four devices; each check compares with one device."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import backops.jax
+
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return jnp.asarray(RANDOM.standard_normal(shape), jnp.float32)
+
+
+def pool(name, *arguments, **keywords):
+    function = getattr(backops.jax, name)
+    return lambda x: function(x, *arguments, **keywords)
+
+
+def conv(**keywords):
+    return lambda x, *weights: backops.jax.conv(x, *weights, **keywords)
+
+
+# Function, x, and the weights that every device has whole.
+PROBLEMS = {
+    "avg_pool1d": (pool("avg_pool1d", 3, 2, 1), normal(8, 4, 11)),
+    "avg_pool2d": (pool("avg_pool2d", 3, 2, 1, ceil_mode=True), normal(8, 4, 9, 8)),
+    "avg_pool3d": (pool("avg_pool3d", 2, count_include_pad=False), normal(8, 4, 4, 6, 4)),
+    "global": (pool("avg_pool2d", 8), normal(8, 4, 8, 8)),
+    "adaptive": (pool("adaptive_avg_pool2d", (3, 5)), normal(8, 4, 8, 9)),
+    "conv1d": (conv(), normal(8, 3, 10), normal(5, 3, 3)),
+    "conv2d": (conv(stride=2, padding=1), normal(8, 4, 8, 8), normal(6, 4, 3, 3), normal(6)),
+    "depthwise": (conv(padding=1, groups=4), normal(8, 4, 6, 7), normal(4, 1, 3, 3), normal(4)),
+    "groups": (conv(groups=2), normal(8, 4, 6, 7), normal(6, 2, 3, 3)),
+}
+
+
+def loss(function, *operands):
+    return jnp.sin(function(*operands)).sum()
+
+
+def gradients(problem, of=loss):
+    function, *operands = PROBLEMS[problem]
+    return jax.grad(functools.partial(of, function), tuple(range(len(operands))))(*operands)
+
+
+def second_order(function, *operands):
+    """A loss that holds a gradient."""
+    grads = jax.grad(functools.partial(loss, function), tuple(range(len(operands))))(*operands)
+    return sum((grad**2).sum() for grad in grads)
+
+
+def assert_same(got, expected, what):
+    for a, b in zip(got, expected, strict=True):
+        assert a.shape == b.shape, what
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * abs(b).max(), err_msg=str(what))
+
+
+def each_way(function):
+    return {"plain": function, "jit": jax.jit(function)}.items()
+
+
+def put(mesh, split, *operands):
+    """The operands on a mesh, the first one split."""
+    specs = split, *(P() for _ in operands[1:])
+    return [
+        jax.device_put(operand, NamedSharding(mesh, spec))
+        for operand, spec in zip(operands, specs, strict=True)
+    ]
+
+
+# jax.shard_map
+
+
+def check_shard_map():
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    for problem, (function, *operands) in PROBLEMS.items():
+        expected = gradients(problem)
+        numbers = tuple(range(len(operands)))
+        for axes in (("a",), ("a", "b")):
+            specs = P(axes), *(P() for _ in operands[1:])
+
+            def local(*parts, axes=axes, function=function):
+                return jax.lax.psum(loss(function, *parts), axes)
+
+            outside = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=P())
+            got = jax.jit(jax.grad(outside, numbers))(*operands)
+            assert_same(got, expected, (problem, axes, "grad outside"))
+            inside = jax.grad(local, numbers)
+            inside = jax.shard_map(inside, mesh=mesh, in_specs=specs, out_specs=specs)
+            assert_same(jax.jit(inside)(*operands), expected, (problem, axes, "grad inside"))
+        assert_same(inside(*operands), expected, (problem, "not compiled"))
+
+
+def check_second_order():
+    """Gradients of gradients: in shard_map, and on explicit axes."""
+    mesh = jax.make_mesh((2,), ("a",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+    function, x = PROBLEMS["avg_pool2d"]
+    local = functools.partial(second_order, function)
+    mapped = jax.shard_map(
+        lambda x: jax.lax.psum(local(x), "a"), mesh=mesh, in_specs=P("a"), out_specs=P()
+    )
+    assert_same([jax.jit(jax.grad(mapped))(x)], [jax.grad(local)(x)], "shard_map")
+    mesh = jax.make_mesh((2,), ("a",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    for problem in ("avg_pool2d", "conv2d", "depthwise"):
+        function, *operands = PROBLEMS[problem]
+        expected = gradients(problem, second_order)
+        with jax.set_mesh(mesh):
+            local = functools.partial(second_order, function)
+            got = jax.jit(jax.grad(local, tuple(range(len(operands)))))(
+                *put(mesh, P("a"), *operands)
+            )
+            assert_same(got, expected, problem)
+
+
+def check_shard_map_of_everything():
+    """Both the batch and the weights differ from device to device, along different axes."""
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    function, x, weight, bias = PROBLEMS["conv2d"]
+    weights, biases = jnp.stack([weight, 2 * weight]), jnp.stack([bias, -bias])
+
+    def plain(x, weights, biases):
+        return sum(loss(function, x, w, b) for w, b in zip(weights, biases, strict=True))
+
+    def local(x, weights, biases):
+        return jax.lax.psum(loss(function, x, weights[0], biases[0]), ("a", "b"))
+
+    mapped = jax.shard_map(local, mesh=mesh, in_specs=(P("a"), P("b"), P("b")), out_specs=P())
+    operands = x, weights, biases
+    assert_same(
+        jax.grad(mapped, (0, 1, 2))(*operands), jax.grad(plain, (0, 1, 2))(*operands), "everything"
+    )
+    # One gradient at a time, and vmap inside.
+    for i in range(3):
+        assert_same([jax.grad(mapped, i)(*operands)], [jax.grad(plain, i)(*operands)], i)
+
+    def mapped_twice(x, weight):
+        one = jax.vmap(lambda x: loss(conv(stride=2, padding=1), x, weight))
+        return jax.lax.psum(one(x).sum(), "a")
+
+    mapped = jax.shard_map(mapped_twice, mesh=mesh, in_specs=(P("a"), P()), out_specs=P())
+    plain = functools.partial(loss, conv(stride=2, padding=1))
+    assert_same(jax.grad(mapped, (0, 1))(x, weight), jax.grad(plain, (0, 1))(x, weight), "vmap")
+
+
+# Meshes of explicit axes
+
+
+def check_explicit():
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Explicit,) * 2)
+    for problem, (function, *operands) in PROBLEMS.items():
+        expected = gradients(problem)
+        gradient = jax.grad(functools.partial(loss, function), tuple(range(len(operands))))
+        with jax.set_mesh(mesh):
+            for split in (P(), P(("a", "b")), P("a", "b")):
+                if operands[0].shape[1] % 2:
+                    split = P(*split[:1])
+                given = put(mesh, split, *operands)
+                got = jax.jit(gradient)(*given)
+                assert_same(got, expected, (problem, split))
+                kinds = [jax.typeof(g).sharding.spec for g in got]
+                assert kinds == [jax.typeof(g).sharding.spec for g in given], (problem, split)
+            assert_same(gradient(*given), expected, (problem, "not compiled"))
+
+
+def check_explicit_parts():
+    """Each device computes its own part: nothing is gathered, and the result stays split."""
+    mesh = jax.make_mesh((4,), ("a",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        for problem, (function, *operands) in PROBLEMS.items():
+            given = put(mesh, P("a"), *operands)
+            assert jax.typeof(function(*given)).sharding.spec[0] == "a", problem
+            gradient = jax.grad(functools.partial(loss, function), tuple(range(len(given))))
+            text = jax.jit(gradient).lower(*given).compile().as_text()
+            assert "backops_" in text, problem
+            assert "all-gather" not in text, problem
+            # A call on a part: the batch of 8 is 2 in each.
+            calls = re.findall(r"= (.*) custom-call\(.*backops_", text)
+            assert calls, problem
+            assert not any(re.search(r"\[8,", call) for call in calls), (problem, calls)
+
+
+def check_explicit_others():
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    function, *operands = PROBLEMS["conv2d"]
+    expected = gradients("conv2d")
+    gradient = jax.grad(functools.partial(loss, function), (0, 1, 2))
+    with jax.set_mesh(mesh):
+        got = jax.jit(gradient)(*put(mesh, P("a"), *operands))
+        assert_same(got, expected, "one axis explicit")
+        # Splits that convolution cannot keep: of space, and of the weight.
+        got = jax.jit(gradient)(*put(mesh, P(None, None, "a"), *operands))
+        assert_same(got, expected, "space")
+        x, _, bias = put(mesh, P("a"), *operands)
+        (weight,) = put(mesh, P("a"), operands[1])
+        assert_same(jax.jit(gradient)(x, weight, bias), expected, "weight")
+    # Without a batch.
+    for name, weights in (("conv2d", operands[1:]), ("avg_pool2d", ())):
+        one, x = PROBLEMS[name][0], normal(4, 8, 8)
+        gradient = jax.grad(functools.partial(loss, one))
+        expected = gradient(x, *weights)
+        with jax.set_mesh(mesh):
+            for split in (P("a"), P(None, "a")):
+                got = jax.jit(gradient)(*put(mesh, split, x, *weights))
+                assert_same([got], [expected], (name, split))
+
+
+def check_explicit_inside_shard_map():
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Explicit,) * 2)
+    function, *operands = PROBLEMS["conv2d"]
+    expected = gradients("conv2d")
+
+    def local(*parts):
+        return jax.lax.psum(loss(function, *parts), "a")
+
+    with jax.set_mesh(mesh):
+        for names, split in (({"a", "b"}, P("a")), ({"a"}, P(("a", "b"))), ({"a"}, P("a"))):
+            specs = P("a"), P(), P()
+            mapped = jax.shard_map(local, axis_names=names, in_specs=specs, out_specs=P())
+            got = jax.jit(jax.grad(mapped, (0, 1, 2)))(*put(mesh, split, *operands))
+            assert_same(got, expected, (names, split))
+
+
+# Meshes of automatic axes
+
+
+def check_auto():
+    mesh = jax.make_mesh((4,), ("a",), axis_types=(AxisType.Auto,))
+    for problem, (function, *operands) in PROBLEMS.items():
+        gradient = jax.grad(functools.partial(loss, function), tuple(range(len(operands))))
+        got = jax.jit(gradient)(*put(mesh, P("a"), *operands))
+        assert_same(got, gradients(problem), problem)

@@ -1,0 +1,105 @@
+"""How close a result of pooling must be to the exact one."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+import backops
+from backops import reference
+
+from .floats import order_of, round_to
+from .layouts import in_layout
+from .pool_cases import Case, make_grad, parse_case
+from .processes import settings_in_force
+
+
+@functools.lru_cache(maxsize=256)
+def window_counts(case: Case):
+    """For each input element, the number of windows that hold it."""
+    if not case.adaptive:
+        ones = np.ones(case.output_shape)
+        keywords = {**case.keywords, "divisor_override": 1}
+        function = getattr(reference, case.function)
+        return function(ones, case.input_shape, *case.positional, **keywords)
+    # There is no divisor_override: gradients that equal the window's size count 1 after division.
+    sizes = np.ones(case.output_shape[-case.rank :])
+    for axis, (length, outputs) in enumerate(
+        zip(case.input_shape[-case.rank :], sizes.shape, strict=True)
+    ):
+        along = [
+            math.ceil((o + 1) * length / outputs) - o * length // outputs for o in range(outputs)
+        ]
+        sizes *= np.reshape(along, [-1 if i == axis else 1 for i in range(case.rank)])
+    sizes = np.broadcast_to(sizes, case.output_shape)
+    return np.rint(case.backward(reference, sizes))
+
+
+def error_bound(case: Case, grad, dtype: str, precision: str = "keep"):
+    """How far each element may be from the exact result, before it is rounded to `dtype`."""
+    info = np.finfo(np.float64 if dtype == "float64" else np.float32)
+    counts = window_counts(case)
+    more = {} if case.adaptive else {"precision": precision}
+    contributions = np.abs(case.backward(reference, np.abs(grad), **more))
+    factor = np.maximum(4.0, np.sqrt(counts))
+    # The second term is for gradients so small that products lose bits to underflow.
+    return factor * float(info.eps) * contributions + (counts + 2) * float(info.smallest_subnormal)
+
+
+def assert_close(result, case: Case, grad, *, expected=None, precision="keep", repeat=None):
+    """Fails unless every element of `result` is as close to the exact one as rounding allows.
+
+    float32 and float64: within max(4, sqrt(K)) eps times the sum of absolute contributions, K the
+    number of windows over the element. Half types: one unit in the last place more than what that
+    bound rounds to. NaN and infinity must be where they belong.
+
+    `expected` replaces the exact result of `backops.reference`; `repeat` is the line to show.
+    """
+    dtype = grad.dtype.name
+    assert isinstance(result, np.ndarray), f"result is a {type(result).__name__}"
+    assert result.shape == case.input_shape, f"result is {result.shape}: {case.problem}"
+    assert result.dtype == grad.dtype, f"result is {result.dtype}, not {dtype}: {case.problem}"
+    if expected is None:
+        more = {} if case.adaptive else {"precision": precision}
+        expected = case.backward(reference, grad, **more)
+    with np.errstate(all="ignore"):
+        bound = error_bound(case, grad, dtype, precision)
+        got = result.astype(np.float64)
+        finite = np.isfinite(expected)
+        low = round_to(np.where(finite, expected - bound, 0.0), dtype)
+        high = round_to(np.where(finite, expected + bound, 0.0), dtype)
+        slack = 1 if dtype in ("float16", "bfloat16") else 0
+        position = order_of(np.where(np.isnan(got), 0.0, got), dtype)
+        inside = (position >= order_of(low, dtype) - slack) & (
+            position <= order_of(high, dtype) + slack
+        )
+        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        good = np.where(finite, inside & ~np.isnan(got), same)
+    if good.all():
+        return
+    where = tuple(int(i) for i in np.argwhere(~good)[0])
+    raise AssertionError(
+        f"{case.name} ({case.problem}), {dtype}: {np.count_nonzero(~good)} of {good.size} elements "
+        f"differ, first at {where}: got {float(got[where])}, expected {float(expected[where])} "
+        f"within {float(bound[where])}\nto repeat: {repeat or 'run this test'}"
+    )
+
+
+def check(
+    problem, dtype="float32", *, seed=0, kind="normal", layout="contiguous", precision="keep"
+):
+    """Runs one problem (a `Case` or its line) and compares it with the reference."""
+    case = problem if isinstance(problem, Case) else parse_case(problem)
+    values = make_grad(case, dtype, seed, kind)
+    grad = values if layout == "contiguous" else in_layout(values, case, layout)
+    more = {} if case.adaptive else {"precision": precision}
+    result = case.backward(backops, grad, **more)
+    repeat = (
+        f'{settings_in_force()}python -c "from tests.support.pool_compare import check; '
+        f"check('{case.problem}', "
+        f"'{dtype}', seed={seed}, kind='{kind}', layout='{layout}', precision='{precision}')\""
+    )
+    assert_close(result, case, np.asarray(grad), precision=precision, repeat=repeat)
+    return result
