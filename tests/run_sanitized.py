@@ -37,7 +37,12 @@ PYTHON_TESTS = [
     "infiniop/test_runtime.py",
     "infiniop/test_widths.py",
     "acl/test_errors.py",
+    "acl/test_executors.py",
+    "acl/test_memory.py",
+    "acl/test_objects.py",
+    "acl/test_products.py",
     "acl/test_runtime.py",
+    "acl/test_streams.py",
 ]
 # With their arguments.
 C_PROGRAMS: dict[Path, list[object]] = {source: [] for source in c.EXAMPLES}

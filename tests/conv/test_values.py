@@ -12,7 +12,6 @@ import backops
 from backops import reference
 from tests.support.conv_cases import (
     CASES,
-    GRADIENTS,
     LARGE_CASES,
     MASKS,
     ConvCase,
@@ -21,12 +20,11 @@ from tests.support.conv_cases import (
     find_conv_case,
     make_arrays,
 )
-from tests.support.conv_compare import EPS_FLOAT64, assert_close, assert_exact, bound, check
+from tests.support.conv_compare import assert_close, assert_exact, check
 from tests.support.conv_definitions import torch_backward
-from tests.support.floats import DTYPES, round_to, same_bits
+from tests.support.floats import DTYPES, same_bits, with_special_values
 from tests.support.layouts import READ_LAYOUTS, in_layout
 from tests.support.processes import run_python
-from tests.support.threads import run_in_threads
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -230,7 +228,6 @@ def test_every_finite_value_of_a_half_type_survives_a_kernel_of_one(dtype):
 
 # NaN and infinity
 
-SPECIAL_VALUES = [np.nan, np.inf, -np.inf, np.nan, np.inf]
 SPECIAL_CASES = [
     "plain_1d",
     "plain_2d",
@@ -258,14 +255,6 @@ SPECIAL_CASES = [
     "windows_3d",
     "windows_padding_beyond_kernel",
 ]
-
-
-def with_special_values(array):
-    flat = array.reshape(-1).copy()
-    flat[np.linspace(0, flat.size - 1, 5).astype(int)] = SPECIAL_VALUES
-    # Neighbours, so that opposite infinities meet.
-    flat[flat.size // 3 : flat.size // 3 + 2] = [np.inf, -np.inf]
-    return flat.reshape(array.shape)
 
 
 def is_nan(array):
@@ -378,117 +367,6 @@ def test_empty_batch_gives_zeros(mask, dtype):
             assert not wanted or (result.shape == shape and not result.astype(np.float32).any())
 
 
-# Threads
-
-
-@pytest.fixture
-def _restore_settings():
-    before = backops.get_num_threads()
-    yield
-    backops.set_num_threads(before)
-    backops.set_deterministic(False)
-
-
-@pytest.mark.usefixtures("_restore_settings")
-@pytest.mark.parametrize(
-    ("name", "threads", "cut"),
-    [
-        ("large_3x3", 2, ""),
-        ("deep_3x3", 7, ":by_outputs"),
-        ("deep_square", 2, ":by_outputs_and_inputs"),
-        ("deep_spare_lanes", 2, ":by_outputs_and_inputs"),
-        ("deep_groups", 2, ":by_outputs_and_inputs"),
-    ],
-)
-def test_many_weights_are_cut_by_what_they_are_of(name, threads, cut):
-    case = next(case for case in LARGE_CASES if case.name == name)
-    backops.set_num_threads(threads)
-    kernel = case.plan(backops.plan, dtype="float32").kernel
-    assert kernel.startswith("conv_float32 blocks:")
-    assert (":by_outputs" in kernel) == (cut != "")
-    assert kernel.endswith(cut)
-
-
-def results_with_threads(case, arrays, counts):
-    results = []
-    for count in counts:
-        backops.set_num_threads(count)
-        results.append(case.backward(backops, *arrays))
-    return results
-
-
-@pytest.mark.usefixtures("_restore_settings")
-@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@every_large_case
-def test_any_number_of_threads_gives_the_same_bits_when_deterministic(case, dtype, layout):
-    arrays = [in_layout(array, case, layout) for array in make_arrays(case, dtype)]
-    # Plans made before must not be taken for those of the setting.
-    results_with_threads(case, arrays, (1, 7))
-    backops.set_deterministic(True)
-    first, *others = results_with_threads(case, arrays, (1, 2, 7))
-    for other, (which, expected) in itertools.product(others, enumerate(first)):
-        assert same_bits(other[which], expected), GRADIENTS[which]
-
-
-@pytest.mark.usefixtures("_restore_settings")
-@pytest.mark.parametrize("flag", [True, False])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("case", [*LARGE_CASES[:1], *LARGE_CASES[4:6]], ids=lambda case: case.name)
-def test_any_number_of_threads_agrees_with_reference(case, dtype, flag):
-    small = dataclasses.replace(case, input_shape=(3, case.input_shape[1], 9, 10))
-    backops.set_deterministic(flag)
-    for count in (1, 2, 7):
-        backops.set_num_threads(count)
-        check(small, dtype)
-
-
-@pytest.mark.usefixtures("_restore_settings")
-@pytest.mark.parametrize("count", [1, 2, 7])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@every_large_case
-def test_results_repeat_in_every_bit(case, dtype, count):
-    arrays = make_arrays(case, dtype)
-    backops.set_num_threads(count)
-    first = case.backward(backops, *arrays)
-    for _ in range(3):
-        assert all(map(same_bits, case.backward(backops, *arrays), first))
-
-
-@pytest.mark.usefixtures("_restore_settings")
-@pytest.mark.parametrize("flag", [True, False])
-def test_float64_repeats_in_every_bit_and_for_any_number_of_threads_when_deterministic(flag):
-    case = ConvCase("", (5, 8, 12, 13), (12, 8, 3, 3), stride=2, padding=1)
-    arrays = make_arrays(case, "float64")
-    backops.set_deterministic(flag)
-    for counts in ((1, 2, 7),) if flag else ((1, 1), (2, 2), (7, 7)):
-        first, *others = results_with_threads(case, arrays, counts)
-        for other in others:
-            assert all(map(same_bits, other, first))
-
-
-@pytest.mark.usefixtures("_restore_settings")
-def test_more_threads_than_work_is_fine():
-    backops.set_num_threads(64)
-    for name in ("one_element", "toy", "empty_batch", "depthwise_1d", "unbatched_3d"):
-        check(find_conv_case(name))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_eight_python_threads_call_at_once(dtype):
-    # Each in another order: plans are made, and evicted, meanwhile.
-    cases = (*CASES, *LARGE_CASES[:3])
-    arrays = [make_arrays(case, dtype) for case in cases]
-    expected = [case.backward(backops, *given) for case, given in zip(cases, arrays, strict=True)]
-
-    def body(i):
-        for j in np.random.default_rng(i).permutation(len(cases)):
-            results = cases[j].backward(backops, *arrays[j])
-            assert all(map(same_bits, results, expected[j])), cases[j]
-
-    run_in_threads(8, body)
-
-
 # Instruction sets
 
 
@@ -512,98 +390,3 @@ def test_every_instruction_set_agrees_with_reference(level):
     }
     for name in beyond.get(level, ()):
         assert not [line for line in kernels if name in line]
-
-
-# Controls: the comparisons must see what is wrong.
-
-
-def with_kernel_flipped(case, grad_output, input, weight):
-    grad_input, grad_weight, grad_bias = case.backward(
-        backops, grad_output, input, weight[..., ::-1]
-    )
-    return grad_input, grad_weight[..., ::-1].copy(), grad_bias
-
-
-def with_last_window_forgotten(case, grad_output, input, weight):
-    grad_output = grad_output.copy()
-    grad_output[..., -1] = 0
-    return case.backward(backops, grad_output, input, weight)
-
-
-def with_groups_exchanged(case, grad_output, input, weight):
-    return case.backward(backops, grad_output, np.roll(input, 4, axis=1), weight)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("compute", "caught"),
-    [
-        (with_kernel_flipped, "grad_input"),
-        (with_last_window_forgotten, "grad_input"),
-        (with_groups_exchanged, "grad_weight"),
-    ],
-)
-def test_comparison_catches_a_wrong_computation(compute, caught, dtype):
-    case = find_conv_case("groups_2d")
-    arrays = make_arrays(case, dtype)
-    with pytest.raises(AssertionError, match=f"{caught} of .*elements differ"):
-        assert_close(compute(case, *arrays), case, arrays)
-
-
-def rounded_reference(case, arrays):
-    dtype = arrays[0].dtype.name
-    exact = case.backward(reference, *arrays)
-    return [round_to(gradient, dtype).astype(DTYPES[dtype]) for gradient in exact]
-
-
-@pytest.mark.parametrize("which", GRADIENTS)
-@every_dtype
-def test_comparison_catches_one_element_beyond_its_bound(dtype, which):
-    case = find_conv_case("groups_2d")
-    arrays = make_arrays(case, dtype)
-    results = rounded_reference(case, arrays)
-    assert_close(results, case, arrays)
-    wrong = results[GRADIENTS.index(which)]
-    eps = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": EPS_FLOAT64}.get(dtype, 2.0**-23)
-    away = 2 * bound(case, *arrays, which, eps).flat[3] + 3 * eps * abs(float(wrong.flat[3]))
-    wrong.flat[3] = float(wrong.flat[3]) + away
-    with pytest.raises(AssertionError, match=f"{which} of .*: 1 of"):
-        assert_close(results, case, arrays)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_comparison_catches_a_special_value_too_many_and_one_missing(value):
-    case = find_conv_case("toy")
-    arrays = make_arrays(case)
-    results = rounded_reference(case, arrays)
-    results[1].flat[2] = value
-    with pytest.raises(AssertionError, match=r"grad_weight of .*: 1 of"):
-        assert_close(results, case, arrays)
-    special = (with_special_values(arrays[0]), *arrays[1:])
-    with pytest.raises(AssertionError, match=r"grad_input of"):
-        assert_close(rounded_reference(case, arrays), case, special)
-
-
-def test_exact_comparison_catches_sums_that_were_rounded_twice():
-    case = LARGE_CASES[0]
-    arrays = make_arrays(case, "bfloat16", kind="integer")
-    halves = [
-        case.backward(reference, arrays[0][part], arrays[1][part], arrays[2])[1]
-        for part in (slice(0, 2), slice(2, 4))
-    ]
-    twice = round_to(sum(round_to(half, "bfloat16") for half in halves), "bfloat16")
-    results = rounded_reference(case, arrays)
-    assert_exact(results, case, arrays)
-    results[1] = twice.astype(DTYPES["bfloat16"])
-    with pytest.raises(AssertionError, match="grad_weight of"):
-        assert_exact(results, case, arrays)
-
-
-def test_comparison_catches_another_dtype_and_a_gradient_that_is_not_there():
-    case = find_conv_case("toy")
-    arrays = make_arrays(case)
-    grad_input, grad_weight, grad_bias = rounded_reference(case, arrays)
-    with pytest.raises(AssertionError, match=r"grad_weight of .* dtype float64"):
-        assert_close((grad_input, grad_weight.astype(np.float64), grad_bias), case, arrays)
-    with pytest.raises(AssertionError, match="grad_bias is None"):
-        assert_close((grad_input, grad_weight, None), case, arrays)

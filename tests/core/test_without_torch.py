@@ -1,5 +1,8 @@
 """A missing PyTorch is an error, but for `pytest --without-torch`."""
 
+import pathlib
+import sys
+
 import pytest
 
 from tests.support.processes import run_python
@@ -34,6 +37,9 @@ def run_pytest(tmp_path, *options):
     code = f"""
 import sys
 sys.modules["torch"] = None
+import pathlib
+import sys
+
 import pytest
 sys.exit(pytest.main({arguments!r}))
 """
@@ -49,3 +55,10 @@ def test_missing_pytorch(tmp_path, options, summary):
     done = run_pytest(tmp_path, *options)
     assert done.returncode != 0
     assert summary in done.stdout, done.stdout
+
+
+def test_folders_of_tests_are_not_found_in_place_of_frameworks():
+    # tests/torch and tests/jax would be where the frameworks are not there.
+    code = "import sys; print(*sys.path, sep='\\n')"
+    for path in (*sys.path, *run_python(code).stdout.splitlines()):
+        assert not (pathlib.Path(path) / "torch" / "test_values.py").exists(), path

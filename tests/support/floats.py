@@ -45,3 +45,12 @@ def order_of(values, dtype: str):
 def same_bits(a, b) -> bool:
     """Whether two arrays agree in every bit: the sign of zeros and NaNs included."""
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def with_special_values(array):
+    """A copy with NaN and infinities in it."""
+    flat = array.reshape(-1).copy()
+    flat[np.linspace(0, flat.size - 1, 5).astype(int)] = [np.nan, np.inf, -np.inf, np.nan, np.inf]
+    # Neighbours, so that opposite infinities meet.
+    flat[flat.size // 3 : flat.size // 3 + 2] = [np.inf, -np.inf]
+    return flat.reshape(array.shape)

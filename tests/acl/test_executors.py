@@ -1,0 +1,136 @@
+"""Executors: one launch or many, other addresses, other threads.
+
+Nothing here needs a framework, so that it also runs on the sanitized libraries.
+"""
+
+import threading
+
+import numpy as np
+
+from backops import acl
+from backops.acl import Status
+from tests.support.acl import DeviceMemory, Spec, check, int_array
+from tests.support.acl_work import Pool, message
+
+
+def test_executor_serves_one_launch(device):
+    pool = Pool()
+    check(pool.launch())
+    assert pool.launch() == Status.PARAM_INVALID
+    assert "executor is no executor that is alive, but launched before or destroyed" in message()
+    assert acl.aclDestroyAclOpExecutor(pool.executor) == Status.PARAM_INVALID
+    assert acl.aclSetAclOpExecutorRepeatable(pool.executor) == Status.PARAM_INVALID
+    assert acl.aclnnAvgPool2dBackward(None, 0, None, None) == Status.PARAM_NULLPTR
+    assert (pool.result() == 2).all()
+
+
+def test_executor_that_was_never_launched_can_be_destroyed(device):
+    pool = Pool()
+    check(acl.aclDestroyAclOpExecutor(pool.executor))
+    assert pool.launch() == Status.PARAM_INVALID
+
+
+def test_executor_of_another_operator(device):
+    pool = Pool()
+    got = acl.aclnnAdaptiveAvgPool3dBackward(pool.workspace.address, pool.size, pool.executor, None)
+    assert got == Status.PARAM_INVALID
+    assert "executor is one of aclnnAvgPool2dBackward, expected one from aclnnAdaptive" in message()
+    check(pool.launch())
+    assert (pool.result() == 2).all()
+
+
+def test_tensors_may_be_destroyed_before_the_launch(device):
+    pool = Pool()
+    for tensor in pool.tensors:
+        check(acl.aclDestroyTensor(tensor))
+    check(pool.launch())
+    assert (pool.result() == 2).all()
+
+
+def test_repeatable_executor_takes_new_addresses(stream):
+    pool = Pool()
+    check(acl.aclSetAclOpExecutorRepeatable(pool.executor))
+    outputs, keep = [], []
+    for i in range(50):
+        source = DeviceMemory(np.full(4, 4 * i, np.float32))
+        target = DeviceMemory(np.zeros(16, np.float32))
+        check(acl.aclSetInputTensorAddr(pool.executor, 0, pool.tensors[0], source.address))
+        rebind = (acl.aclSetOutputTensorAddr, 0) if i % 2 else (acl.aclSetTensorAddr, 2)
+        check(rebind[0](pool.executor, rebind[1], pool.tensors[2], target.address))
+        check(pool.launch(stream))
+        keep.append(source)
+        outputs.append(target)
+    check(acl.aclrtSynchronizeStream(stream))
+    for i, target in enumerate(outputs):
+        assert (target.read().view(np.float32) == i).all()
+    assert (pool.result() == 9).all()
+    check(acl.aclDestroyAclOpExecutor(pool.executor))
+    assert pool.launch(stream) == Status.PARAM_INVALID
+
+
+def test_wrong_rebinding(device):
+    pool = Pool()
+    memory = pool.grad_output.address
+    rebind = acl.aclSetInputTensorAddr
+    assert rebind(pool.executor, 0, pool.tensors[0], memory) == Status.PARAM_INVALID
+    assert "executor is for one launch" in message()
+    check(acl.aclSetAclOpExecutorRepeatable(pool.executor))
+    assert rebind(None, 0, pool.tensors[0], memory) == Status.PARAM_NULLPTR
+    assert rebind(pool.executor, 0, None, memory) == Status.PARAM_NULLPTR
+    assert rebind(pool.executor, 0, pool.tensors[0], None) == Status.PARAM_NULLPTR
+    assert rebind(pool.executor, 2, pool.tensors[0], memory) == Status.PARAM_INVALID
+    assert "index is 2, expected 0 to 1" in message()
+    assert acl.aclSetOutputTensorAddr(pool.executor, 1, pool.tensors[2], memory) == (
+        Status.PARAM_INVALID
+    )
+    assert acl.aclSetTensorAddr(pool.executor, 3, pool.tensors[2], memory) == Status.PARAM_INVALID
+    assert rebind(pool.executor, 0, pool.tensors[2], memory) == Status.PARAM_INVALID
+    assert "tensor is (1, 1, 4, 4), expected the shape of gradOutput, (1, 1, 2, 2)" in message()
+    # What a launch checks holds for new addresses too.
+    check(acl.aclSetOutputTensorAddr(pool.executor, 0, pool.tensors[2], memory))
+    assert pool.launch() == Status.RUNTIME_ERROR
+    check(acl.aclSetOutputTensorAddr(pool.executor, 0, pool.tensors[2], pool.grad_input.address))
+    check(pool.launch())
+    assert (pool.result() == 2).all()
+    check(acl.aclDestroyAclOpExecutor(pool.executor))
+
+
+def test_rebinding_where_there_is_no_output(device):
+    """Of a convolution that is asked for no gradient."""
+    tensors = [Spec(shape).create() for shape in ((1, 1, 2, 2), (1, 1, 2, 2), (1, 1, 1, 1))]
+    one, none = int_array([1]), int_array([0])
+    mask = acl.aclCreateBoolArray([False] * 3, 3)
+    arguments = [*tensors, None, one, none, one, False, None, 1, mask, 0, None, None, None]
+    size, executor = check(*acl.aclnnConvolutionBackwardGetWorkspaceSize(*arguments))
+    assert size == 0
+    check(acl.aclSetAclOpExecutorRepeatable(executor))
+    assert acl.aclSetOutputTensorAddr(executor, 0, tensors[1], 64) == Status.PARAM_INVALID
+    assert "index is 0, but the executor has no such tensor" in message()
+    assert acl.aclSetInputTensorAddr(executor, 3, tensors[1], 64) == Status.PARAM_INVALID
+    assert "index is 3, expected 0 to 2" in message()
+    check(acl.aclDestroyAclOpExecutor(executor))
+
+
+def test_executor_in_another_thread(stream):
+    pool, got = Pool(), []
+    thread = threading.Thread(target=lambda: got.append(pool.launch(stream)))
+    thread.start()
+    thread.join()
+    assert got == [Status.SUCCESS]
+    check(acl.aclrtSynchronizeStream(stream))
+    assert (pool.result() == 2).all()
+
+
+def test_one_of_many_threads_launches_an_executor(stream):
+    for _ in range(20):
+        pool, got = Pool(), []
+        threads = [
+            threading.Thread(target=lambda p=pool, g=got: g.append(p.launch(stream)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(got) == [Status.SUCCESS] + [Status.PARAM_INVALID] * 3
+        check(acl.aclrtSynchronizeStream(stream))

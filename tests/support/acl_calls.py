@@ -1,0 +1,146 @@
+"""First stages of CANN's operators that succeed, for tests to change an argument of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backops import acl
+from backops.acl import Status
+from tests.support.acl import PRODUCTS, DataType, Format, Spec, int_array
+
+NULL, INVALID = Status.PARAM_NULLPTR, Status.PARAM_INVALID
+NOT_FOUND = Status.INNER_FIND_KERNEL_ERROR
+HALF_PRODUCTS = ("training", "training_pro", "inference")
+WITH_POOL = tuple(product for product in PRODUCTS if product != "200I")
+ALL = tuple(PRODUCTS)
+FLOAT, HALF, BF16 = DataType.FLOAT, DataType.FLOAT16, DataType.BF16
+
+
+class Call:
+    """A first stage that succeeds, but for what a row changes."""
+
+    def __init__(self, operator, tensors, /, **arguments):
+        self.operator, self.tensors, self.arguments = operator, tensors, arguments
+
+    def __call__(self, /, **changes):
+        arguments = self.arguments | changes
+        assert len(arguments) == len(self.arguments), "no such argument"
+        made = [self.make(value) for value in arguments.values()]
+        function = f"aclnn{self.operator}GetWorkspaceSize"
+        size, executor, status = getattr(acl, function)(*made)
+        assert (size is None) == (executor is None) == (status != Status.SUCCESS)
+        if executor is not None:
+            assert acl.aclDestroyAclOpExecutor(executor) == Status.SUCCESS
+        for value, handle in zip(arguments.values(), made, strict=True):
+            self.destroy(value, handle)
+        return status
+
+    @staticmethod
+    def make(value):
+        if isinstance(value, Spec):
+            return value.create()
+        if isinstance(value, list):
+            if value and isinstance(value[0], bool):
+                return acl.aclCreateBoolArray(value, len(value))
+            return int_array(value)
+        return value
+
+    @staticmethod
+    def destroy(value, handle):
+        if isinstance(value, Spec):
+            acl.aclDestroyTensor(handle)
+        elif isinstance(value, list):
+            bools = value and isinstance(value[0], bool)
+            (acl.aclDestroyBoolArray if bools else acl.aclDestroyIntArray)(handle)
+
+
+pool2d = Call(
+    "AvgPool2dBackward",
+    ("gradOutput", "self", "gradInput"),
+    gradOutput=Spec((2, 3, 4, 4), DataType.FLOAT16),
+    self=Spec((2, 3, 8, 8), DataType.FLOAT16),
+    kernelSize=[2, 2],
+    stride=[2, 2],
+    padding=[0, 0],
+    ceilMode=False,
+    countIncludePad=True,
+    divisorOverride=0,
+    cubeMathType=0,
+    gradInput=Spec((2, 3, 8, 8), DataType.FLOAT16),
+)
+
+pool3d = Call(
+    "AvgPool3dBackward",
+    ("gradOutput", "self", "output"),
+    gradOutput=Spec((2, 3, 4, 4, 4), format=Format.NCDHW),
+    self=Spec((2, 3, 8, 8, 8), format=Format.NCDHW),
+    kernelSize=[2, 2, 2],
+    stride=[2],
+    padding=[0],
+    ceilMode=False,
+    countIncludePad=True,
+    divisorOverride=0,
+    output=Spec((2, 3, 8, 8, 8), format=Format.NCDHW),
+)
+
+adaptive3d = Call(
+    "AdaptiveAvgPool3dBackward",
+    ("gradOutput", "self", "out"),
+    gradOutput=Spec((2, 3, 2, 3, 4), format=Format.NCDHW),
+    self=Spec((2, 3, 8, 8, 8), format=Format.NCDHW),
+    out=Spec((2, 3, 8, 8, 8), format=Format.NCDHW),
+)
+
+adaptive2d = Call(
+    "AdaptiveAvgPool2dBackward",
+    ("gradOutput", "self", "out"),
+    gradOutput=Spec((2, 3, 3, 4)),
+    self=Spec((2, 3, 8, 8)),
+    out=Spec((2, 3, 8, 8)),
+)
+
+conv = Call(
+    "ConvolutionBackward",
+    ("gradOutput", "input", "weight", "gradInput", "gradWeight", "gradBias"),
+    gradOutput=Spec((2, 4, 8, 8), DataType.FLOAT16),
+    input=Spec((2, 3, 8, 8), DataType.FLOAT16),
+    weight=Spec((4, 3, 3, 3), DataType.FLOAT16),
+    biasSizes=[4],
+    stride=[1, 1],
+    padding=[1, 1],
+    dilation=[1, 1],
+    transposed=False,
+    outputPadding=None,
+    groups=1,
+    outputMask=[True, True, True],
+    cubeMathType=0,
+    gradInput=Spec((2, 3, 8, 8), DataType.FLOAT16),
+    gradWeight=Spec((4, 3, 3, 3), DataType.FLOAT16),
+    gradBias=Spec((4,), DataType.FLOAT16, Format.ND),
+)
+
+
+def with_all(call, **fields):
+    """The same change to every tensor."""
+    return {name: replace(call.arguments[name], **fields) for name in call.tensors}
+
+
+def reshaped(call, **shapes):
+    return {name: replace(call.arguments[name], shape=shape) for name, shape in shapes.items()}
+
+
+def one(call, name, **fields):
+    return {name: replace(call.arguments[name], **fields)}
+
+
+global_pool = dict(
+    reshaped(pool2d, gradOutput=(2, 3, 1, 1), self=(2, 3, 4, 4), gradInput=(2, 3, 4, 4)),
+    kernelSize=[4],
+)
+
+
+def global_of(dtype):
+    return {
+        name: replace(value, dtype=dtype) if isinstance(value, Spec) else value
+        for name, value in global_pool.items()
+    }
