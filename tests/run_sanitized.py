@@ -27,6 +27,7 @@ PYTHON_TESTS = [
     "pool/test_layouts.py",
     "pool/test_errors.py",
     "pool/test_plans.py",
+    "conv/test_engines.py::test_engine_computes_every_case_it_takes",
     "conv/test_layouts.py",
     "conv/test_values.py::test_case_agrees_with_reference",
     "conv/test_values.py::test_numbers_and_products_near_the_smallest_ones_are_not_lost",

@@ -14,10 +14,10 @@ import backops.plan
 from tests.support.conv_cases import GRADIENTS, ConvCase, load_conv_cases, make_arrays
 from tests.support.conv_compare import assert_close
 from tests.support.floats import DTYPES
+from tests.support.isa import LEVELS
 from tests.support.processes import run_python
 
 ENGINES = [name for name, _ in backops._native.conv_engines()]
-LEVELS = ("generic", "avx2", "avx512", "avx512_bf16", "amx")
 GUARD = 32 << 10
 FILL = 0xA5
 KNOWN = load_conv_cases("conv_memory")

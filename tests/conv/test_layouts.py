@@ -21,10 +21,15 @@ from tests.support.conv_cases import (
     find_conv_case,
     make_arrays,
 )
-from tests.support.conv_compare import assert_close, assert_exact
+from tests.support.conv_compare import (
+    assert_close,
+    assert_exact,
+    assert_nothing_else_changed,
+    place_gradients,
+)
 from tests.support.dlpack import DLPackOnly
 from tests.support.floats import DTYPES, same_bits
-from tests.support.layouts import GUARD_BYTES, LAYOUTS, READ_LAYOUTS, in_layout, place
+from tests.support.layouts import GUARD_BYTES, LAYOUTS, READ_LAYOUTS, in_layout
 
 TENSORS = ("grad_output", "input", "weight")
 
@@ -56,25 +61,6 @@ CASE = find_conv_case("plain_2d")
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
-
-
-def place_gradients(case, dtype, layout):
-    """For each gradient, memory and an array of that layout in it."""
-    placed = [
-        place(shape, case.rank, dtype, layout) for shape in (case.input_shape, case.weight_shape)
-    ]
-    # A vector cannot be transposed.
-    layout = "contiguous" if layout in ("channels_last", "transposed") else layout
-    placed.append(place(case.weight_shape[:1], 0, dtype, layout))
-    return placed
-
-
-def assert_nothing_else_changed(placed, case, dtype, layout):
-    for (memory, out), (wanted, copy) in zip(
-        placed, place_gradients(case, dtype, layout), strict=True
-    ):
-        copy[...] = out
-        assert np.array_equal(memory, wanted), f"{case}, {dtype}, {layout}"
 
 
 # Inputs

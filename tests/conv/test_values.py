@@ -23,6 +23,7 @@ from tests.support.conv_cases import (
 from tests.support.conv_compare import assert_close, assert_exact, check
 from tests.support.conv_definitions import torch_backward
 from tests.support.floats import DTYPES, same_bits, with_special_values
+from tests.support.isa import LEVELS
 from tests.support.layouts import READ_LAYOUTS, in_layout
 from tests.support.processes import run_python
 
@@ -377,7 +378,7 @@ def check_cases_and_print_kernels() -> None:
         print(case.name, dtype, case.plan(backops.plan, dtype=dtype).kernel)
 
 
-@pytest.mark.parametrize("level", ["generic", "avx2", "avx512", "avx512_bf16", "amx"])
+@pytest.mark.parametrize("level", LEVELS)
 def test_every_instruction_set_agrees_with_reference(level):
     code = "from tests.conv.test_values import check_cases_and_print_kernels as check; check()"
     kernels = run_python(code, BACKOPS_ISA=level).stdout.splitlines()

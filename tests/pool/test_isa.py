@@ -8,10 +8,9 @@ import pytest
 import backops
 import backops.plan
 from tests.support.floats import DTYPES
+from tests.support.isa import LEVELS
 from tests.support.pool_cases import load_cases, make_grad
 from tests.support.processes import run_python
-
-LEVELS = ("generic", "avx2", "avx512", "avx512_bf16", "amx")
 
 
 def dump_results(path) -> None:

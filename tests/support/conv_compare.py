@@ -11,7 +11,7 @@ from backops import reference
 
 from .conv_cases import GRADIENTS, ConvCase, make_arrays, parse_conv_case
 from .floats import DTYPES, round_to
-from .layouts import in_layout
+from .layouts import in_layout, place
 from .processes import settings_in_force
 
 EPS_FLOAT32 = float(np.finfo(np.float32).eps)
@@ -106,3 +106,23 @@ def assert_exact(results, case: ConvCase, arrays, **more):
         if exact is not None:
             what = f"{which} of {case}, {dtype}"
             _assert_between(got, round_to(exact, dtype), np.zeros_like(exact), what, dtype, None)
+
+
+def place_gradients(case, dtype, layout):
+    """For each gradient, memory and an array of that layout in it."""
+    placed = [
+        place(shape, case.rank, dtype, layout) for shape in (case.input_shape, case.weight_shape)
+    ]
+    # A vector cannot be transposed.
+    layout = "contiguous" if layout in ("channels_last", "transposed") else layout
+    placed.append(place(case.weight_shape[:1], 0, dtype, layout))
+    return placed
+
+
+def assert_nothing_else_changed(placed, case, dtype, layout):
+    """Fails if a byte beside the elements of `place_gradients` was written."""
+    for (memory, out), (wanted, copy) in zip(
+        placed, place_gradients(case, dtype, layout), strict=True
+    ):
+        copy[...] = out
+        assert np.array_equal(memory, wanted), f"{case}, {dtype}, {layout}"

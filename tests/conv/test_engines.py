@@ -1,0 +1,131 @@
+"""Every engine computes every case that it takes, in every dtype and layout.
+
+Whole numbers are added without rounding in any order, so every engine must give the same values on
+every instruction set. A process keeps to one of those: the highest here, the others in their own.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+
+import backops
+import backops.plan
+from tests.support.conv_cases import CASES, GRADIENTS, find_conv_case, make_arrays
+from tests.support.conv_compare import assert_nothing_else_changed, place_gradients
+from tests.support.floats import DTYPES, round_to
+from tests.support.isa import LOWER_LEVELS
+from tests.support.layouts import in_layout
+from tests.support.processes import run_python
+
+ENGINES = [name for name, _ in backops._native.conv_engines()]
+BROADCAST = ("broadcast_channels", "broadcast_last_axis")
+LAYOUTS = ("contiguous", "channels_last", "transposed", "every_second", "reversed", *BROADCAST)
+# How many of CASES an engine takes at least.
+FEWEST = {"lanes": 20, "blocks": 80, "folded": 30, "matrix": 50, "plain": len(CASES) - 1}
+# What the matrix engine needs.
+HALF_TYPES, MATRIX_LEVELS = ("float16", "bfloat16"), ("avx512_bf16", "amx")
+
+
+@functools.cache
+def operands(case, layout):
+    """`grad_output, input, weight` of float64 in that layout."""
+    return tuple(in_layout(a, case, layout) for a in make_arrays(case, "float64", kind="integer"))
+
+
+@functools.cache
+def exact_gradients(case, layout):
+    return case.backward(backops.reference, *operands(case, layout))
+
+
+@functools.cache
+def expected_gradients(case, layout, dtype):
+    """What every engine must give. Layouts that hold all values share theirs."""
+    layout = layout if layout in BROADCAST else "contiguous"
+    return tuple(round_to(exact, dtype) for exact in exact_gradients(case, layout))
+
+
+def plan_on(engine, case, dtype):
+    """A plan on that engine, or None where it does not take the case."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BACKOPS_ENGINE", engine)
+        try:
+            return case.plan(backops.plan, dtype=dtype)
+        except backops.ParamError as error:
+            if "BACKOPS_ENGINE" not in str(error):
+                raise
+            return None
+
+
+def check_layout(plan, case, dtype, layout):
+    """Operands and results in that layout; results of a broadcast one are contiguous."""
+    arrays = [in_layout(a.astype(DTYPES[dtype]), case, layout) for a in operands(case, layout)]
+    result_layout = "contiguous" if layout in BROADCAST else layout
+    placed = place_gradients(case, dtype, result_layout)
+    results = tuple(array for _, array in placed)
+    plan(*arrays, out=results)
+    expected = expected_gradients(case, layout, dtype)
+    for which, got, wanted in zip(GRADIENTS, results, expected, strict=True):
+        differ = np.count_nonzero(got != wanted)
+        what = f"{differ} elements of {which} differ: {case.name} ({case.problem})"
+        assert not differ, f"{what}, {dtype}, {layout}, {plan.kernel}"
+    assert_nothing_else_changed(placed, case, dtype, result_layout)
+
+
+def multiplications(case):
+    return np.prod(case.output_shape) * np.prod(case.weight_shape[1:])
+
+
+def check_engine(engine, dtype):
+    """Checks every case in every layout, and gives the number of cases that the engine takes."""
+    taken = 0
+    for case in CASES:
+        plan = plan_on(engine, case, dtype)
+        # Nothing is multiplied where there is no batch, on any engine.
+        if plan is None or 0 in case.input_shape:
+            continue
+        assert plan.kernel.split()[1].split(":")[0] == engine
+        taken += 1
+        # Element by element, large ones would take most of the time.
+        large = engine == "plain" and multiplications(case) > 1e5
+        for layout in LAYOUTS[:1] if large else LAYOUTS:
+            check_layout(plan, case, dtype, layout)
+    return taken
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engine_computes_every_case_it_takes(engine, dtype):
+    taken = check_engine(engine, dtype)
+    if engine != "matrix" or (dtype in HALF_TYPES and backops._native.isa() in MATRIX_LEVELS):
+        assert taken >= FEWEST[engine]
+
+
+def check_engines_and_count():
+    for engine in ENGINES:
+        for dtype in DTYPES:
+            print(engine, dtype, check_engine(engine, dtype))
+
+
+@pytest.mark.parametrize("level", LOWER_LEVELS)
+def test_engines_compute_the_same_on_lower_instruction_sets(level):
+    code = "from tests.conv.test_engines import check_engines_and_count as check; check()"
+    printed = run_python(code, BACKOPS_ISA=level, timeout=600).stdout
+    taken = {tuple(line.split()[:2]): int(line.split()[2]) for line in printed.splitlines()}
+    assert len(taken) == len(ENGINES) * len(DTYPES)
+    for (engine, _), count in taken.items():
+        if engine != "matrix":
+            assert count >= FEWEST[engine]
+
+
+def test_comparison_catches_a_layout_that_was_ignored():
+    case = find_conv_case("plain_2d")
+
+    def ignore_layout(*arrays, out):
+        plan = plan_on("blocks", case, "float32")
+        plan(*(a.ravel("K").reshape(a.shape) for a in arrays), out=out)
+
+    ignore_layout.kernel = "none"
+    check_layout(ignore_layout, case, "float32", "contiguous")
+    with pytest.raises(AssertionError, match=r"elements of grad_input differ: plain_2d .*channels"):
+        check_layout(ignore_layout, case, "float32", "channels_last")
