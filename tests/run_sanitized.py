@@ -56,6 +56,8 @@ CANN_PROGRAMS[ROOT / "tests" / "c" / "acl_stress.cpp"] = [16, 20]
 # started by a test would not be sanitized.
 WITHOUT = "not pytorch and not torch and not jax and not sparse and not device and not allocates"
 WITHOUT += " and not next_synchronisation and not absurdly and not page_ends"
+# The slow engines: the C++ tests of plans run them, too.
+WITHOUT += " and not (engine_computes and (plain or matrix))"
 
 
 def build(sanitizers: str, *options: str, targets: tuple[str, ...] = ()) -> Path:
