@@ -26,7 +26,8 @@ constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, Width width, 
           multiply_positions<V>,
           multiply_twins<V>,
           multiply_channels<V>,
-          add_folds<V>};
+          add_folds<V>,
+          interleave<V>};
 }
 
 }  // namespace

@@ -102,6 +102,13 @@ struct AddFolds {
   std::int64_t row_step, count, numbers;
 };
 
+// to[i * channels + c] = from[c * pitch + i] for i < count.
+struct Interleave {
+  const void* from;
+  std::int64_t pitch, channels, count;
+  void* to;
+};
+
 struct ConvKernels {
   const char* name;  // conv_<dtype>_<isa>_<width>
   Isa isa;
@@ -119,6 +126,7 @@ struct ConvKernels {
   void (*multiply_twins)(const BlockProducts&);      // the same, for few rows
   void (*multiply_channels)(const BlockProducts&);   // left_pitch is 1
   void (*fold)(const AddFolds&);
+  void (*interleave)(const Interleave&);
 };
 
 // The kernels of `isa`, or of the next lower one that was built; those of full width where there

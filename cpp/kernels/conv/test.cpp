@@ -242,6 +242,21 @@ void test_fold(const ConvKernels& k, std::int64_t count, std::int64_t numbers,
   CHECK(equal_bytes(row, expected));
 }
 
+void test_interleave(const ConvKernels& k, std::int64_t channels, std::int64_t count) {
+  const Situation in("%s, %ld channels of %ld", k.name, static_cast<long>(channels),
+                     static_cast<long>(count));
+  Random random(static_cast<std::uint64_t>(channels + count));
+  const std::int64_t pitch = count + 3;
+  const Memory from = whole_numbers(k, channels * pitch, random);
+  Memory to = whole_numbers(k, channels * count, random);
+  Memory expected(static_cast<std::int64_t>(to.size()), 0);
+  for (std::int64_t i = 0; i < channels * count; ++i) {
+    write_sum(k, expected, i, read_sum(k, from, i % channels * pitch + i / channels));
+  }
+  k.interleave({from.data(), pitch, channels, count, to.data()});
+  CHECK(equal_bytes(to, expected));
+}
+
 void test_folds(const ConvKernels& k) {
   for (std::int64_t numbers = 1; numbers <= k.lanes; ++numbers) {
     for (const std::int64_t row_step : {1, 2, 3, 6, 16, 20}) {
@@ -355,6 +370,11 @@ void test_row(const ConvKernels& k) {
   }
   test_multipliers(k);
   test_folds(k);
+  for (std::int64_t channels = 1; channels <= 6; ++channels) {
+    for (const std::int64_t count : {1, 7, 8, 15, 16, 17, 35, 64}) {
+      test_interleave(k, channels, count);
+    }
+  }
 }
 
 void test_selection() {

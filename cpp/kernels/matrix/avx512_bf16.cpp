@@ -56,8 +56,8 @@ struct PairSums<0, kColumns> {
 
 template <int kColumns>
 BACKOPS_INLINE void add_step(PairSums<kRowsAtOnce, kColumns>& sums, const BFloat16Bits* left,
-                             const BFloat16Bits* right, std::int64_t right_tile) {
-  for (int pair = 0; pair < kTileDepth / 2; ++pair, left += 2, right += kTileDepth) {
+                             const BFloat16Bits* right, std::int64_t right_tile, int pairs) {
+  for (int pair = 0; pair < pairs; ++pair, left += 2, right += kTileDepth) {
     const __m512bh first = bfloat16_pairs(right);
     const __m512bh second = kColumns == 2 ? bfloat16_pairs(right + right_tile) : first;
     sums.add_products(left, first, second);
@@ -72,10 +72,11 @@ void multiply_rows(const MatrixProducts& args, const BFloat16Bits* left_rows, fl
   for (const MatrixRun *run = a.runs, *last = run + a.run_count; run != last; ++run) {
     const BFloat16Bits* left = left_rows + run->left;
     const BFloat16Bits* right = a.right + run->right;
+    const int pairs = last - run > a.short_runs ? kTileDepth / 2 : kTileDepth / 4;
     for (std::int64_t k = 0; k < a.steps; ++k, left += kTileSize, right += kTileSize) {
       for (int piece = 0; piece < kPieces * kPieces; ++piece) {
         add_step<kColumns>(sums, left + piece / kPieces * a.left_pitch,
-                           right + piece % kPieces * a.right_pitch, a.right_tile);
+                           right + piece % kPieces * a.right_pitch, a.right_tile, pairs);
       }
     }
   }

@@ -65,12 +65,13 @@ struct MatrixRun {
 //   left[r.left + row / 16 * left_tile + k / 32 * 512 + row % 16 * 32 + k % 32] *
 //   right[r.right + column / 16 * right_tile + k / 32 * 512 + pair(k % 32, column % 16)]
 // where pair is the order of PackPairs, of all pieces of both. Rows and columns come in tiles of
-// 16, one or two.
+// 16, one or two. In the last runs, `short_runs` of them, every second 16 numbers of a row on the
+// left are zeros, and may be left out.
 struct MatrixProducts {
   const BFloat16Bits* left;
   const BFloat16Bits* right;
   const MatrixRun* runs;
-  std::int64_t run_count, steps;
+  std::int64_t run_count, short_runs, steps;
   std::int64_t left_tile, right_tile;    // between tiles of rows or columns
   std::int64_t left_pitch, right_pitch;  // between pieces
   float* sums;

@@ -134,12 +134,20 @@ void test_magnitudes(const MatrixKernels& k) {
 
 void test_multiply(const MatrixKernels& k, std::int64_t run_count, std::int64_t steps, int pieces,
                    int row_tiles, int column_tiles, bool adds) {
-  const std::int64_t tile = steps * kTileSize + 96, piece = 2 * tile + 64 * run_count;
+  const std::int64_t short_runs = run_count / 2;
+  const std::int64_t tile = steps * kTileSize + 96, piece = 2 * tile * (run_count + 1);
   Packed left, right;
   for (const float number : some_numbers(pieces * piece, 1)) left.push_back(packed(number));
   for (const float number : some_numbers(pieces * piece + 1, 1)) right.push_back(packed(number));
   std::vector<MatrixRun> runs;
-  for (std::int64_t r = 0; r < run_count; ++r) runs.push_back({32 * r, 64 * (run_count - 1 - r)});
+  for (std::int64_t r = 0; r < run_count; ++r) {
+    runs.push_back({2 * tile * r, 64 * (run_count - 1 - r)});
+    if (r < run_count - short_runs) continue;
+    for (std::int64_t i = 0; i < pieces * 2 * tile; ++i) {
+      if (i % tile % 32 >= 16)
+        left[at(i / (2 * tile) * piece + runs.back().left + i % (2 * tile))] = 0;
+    }
+  }
   const std::int64_t sum_step = 37, sum_tile = 20;
   Numbers sums = some_numbers(32 * sum_step + 36, 1), expected = sums;
   const auto whole = [&](const Packed& side, std::int64_t index) {
@@ -164,6 +172,7 @@ void test_multiply(const MatrixKernels& k, std::int64_t run_count, std::int64_t 
   p.right = right.data();
   p.runs = runs.data();
   p.run_count = run_count;
+  p.short_runs = short_runs;
   p.steps = steps;
   p.left_tile = p.right_tile = tile;
   p.left_pitch = p.right_pitch = piece;

@@ -136,8 +136,14 @@ double matrix_cycles(const ConvTask& task, Width) {
   const double rate = task.cpu.has(Capability::amx) ? kTileProducts : pair_products;
   const ConvShape& s = task.shape;
   const double pieces = task.dtype == DType::bfloat16 ? 1 : 2;
-  const double channels = as_double(round_up(s.group_inputs(), 16)) *
-                          as_double(round_up(s.group_outputs(), 16)) * as_double(s.groups);
+  // Tiles alone in their row or column are loaded more often.
+  const auto tiles = [](std::int64_t channels) {
+    constexpr double kAlone = 1.2;
+    const std::int64_t count = ceil_divide(channels, 16);
+    return as_double(count) * (count == 1 ? kAlone : 1);
+  };
+  const double channels =
+      256 * tiles(s.group_inputs()) * tiles(s.group_outputs()) * as_double(s.groups);
   const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
   const double elements = as_double(s.batch) * as_double(2 * s.out_image() + s.in_image()) * pieces;
   return products * as_double(s.batch * s.out_positions()) * product_of(s.kernel) * channels *

@@ -190,12 +190,16 @@ class FoldedTaps {
       return copy.bring_line(input.at(row.image, 0, row.d, row.h, columns.begin), stride,
                              columns.size() * s_.inputs, to);
     }
-    for_pieces(columns, [&](std::int64_t channel, std::int64_t column, std::int64_t count) {
-      copy.bring_line(input.at(row.image, channel, row.d, row.h, column), input.stride_bytes[2],
-                      count, spare);
-      Sum* const own = to + (column - columns.begin) * s_.inputs + channel;
-      for (std::int64_t i = 0; i < count; ++i) own[i * s_.inputs] = spare[i];
-    });
+    const std::int64_t at_once = std::max<std::int64_t>(1, kSpareSums / s_.inputs);
+    for (std::int64_t column = columns.begin; column < columns.end; column += at_once) {
+      const std::int64_t count = std::min(columns.end - column, at_once);
+      for (std::int64_t channel = 0; channel < s_.inputs; ++channel) {
+        copy.bring_line(input.at(row.image, channel, row.d, row.h, column), input.stride_bytes[2],
+                        count, spare + channel * at_once);
+      }
+      copy.kernels().interleave(
+          {spare, at_once, s_.inputs, count, to + (column - columns.begin) * s_.inputs});
+    }
   }
 
   // Between the elements of a row that already has the channels innermost; 0 for others.

@@ -164,19 +164,22 @@ class BlockWeight {
       std::swap(lanes, rows);
       std::swap(lane_pitch, row_pitch);
     }
+    // The numbers of a fold lie side by side, so that all of them are one block.
+    const std::int64_t row_blocks = folds_ ? 1 : n_.sum_rows.blocks();
+    const std::int64_t block_rows = folds_ ? n_.sum_rows.padded() : n_.width;
     for (std::int64_t pair = work.pairs.begin; pair < work.pairs.end; ++pair) {
       const std::int64_t group = n_.sum_lanes.group_of_pair(pair);
       const int vectors = n_.sum_lanes.blocks_of_pair(pair);
       const Sum* const right = lanes + (n_.sum_lanes.first_block(pair) - first) * lane_pitch;
       const std::int64_t block_sums = n_.width * n_.taps * vectors * n_.width;
       Sum* sums = work.sums + n_.sums_of_pair(pair);
-      for (std::int64_t block = 0; block < n_.sum_rows.blocks(); ++block, sums += block_sums) {
-        const Sum* const left = rows + (group * n_.sum_rows.blocks() + block) * row_pitch;
+      for (std::int64_t block = 0; block < row_blocks; ++block, sums += block_sums) {
+        const Sum* const left = rows + (group * row_blocks + block) * row_pitch;
         for (std::int64_t i = 0; i < kernel_rows_ * columns; ++i) {
           const TapColumns& own = tap_columns(work)[i % columns];
           const Range numbers =
-              common({own.numbers.begin - block * n_.width, own.numbers.end - block * n_.width},
-                     {0, n_.width});
+              common({own.numbers.begin - block * block_rows, own.numbers.end - block * block_rows},
+                     {0, block_rows});
           if (numbers.size() <= 0) continue;
           add_tap(work, i / columns, own, numbers, {left, right, lane_pitch, vectors}, is_first,
                   sums);

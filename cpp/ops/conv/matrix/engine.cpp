@@ -128,14 +128,24 @@ class MatrixEngine : public ConvEngine {
     std::int64_t number;  // of the part or the pair
   };
 
-  // Tiles for all tasks, if the places around them are not too many.
+  // Larger ones than the cache has room for, if those would be mostly zeros and what neighbours
+  // share.
   MatrixTiles choose_tiles(const Cpu& cpu) const {
-    const double bytes = kTileShare * static_cast<double>(cpu.level2_bytes);
-    const auto tiles_of = [&](std::int64_t least) {
-      return MatrixTiles(s_, bytes / place_bytes_, least);
-    };
-    MatrixTiles tiles = tiles_of(is_shared_ ? wanted_ : tasks_wanted());
-    return places_of(tiles) <= most_places() ? tiles : tiles_of(1);
+    constexpr double kEnough = 1.6, kMostGrowth = 64, kWorthIt = 0.9;
+    const double places = kTileShare * static_cast<double>(cpu.level2_bytes) / place_bytes_;
+    const double outputs = static_cast<double>(s_.batch * s_.out_positions());
+    MatrixTiles best = cut_tiles(places);
+    for (double growth = 2; growth <= kMostGrowth; growth *= 2) {
+      if (best.fit() && places_of(best) <= kEnough * outputs) break;
+      MatrixTiles larger = cut_tiles(growth * places);
+      if (!best.fit() || places_of(larger) < kWorthIt * places_of(best)) best = larger;
+    }
+    return best;
+  }
+  // Tiles for all tasks, if the places around them are not too many.
+  MatrixTiles cut_tiles(double places) const {
+    const MatrixTiles tiles(s_, places, is_shared_ ? wanted_ : tasks_wanted());
+    return places_of(tiles) <= most_places() ? tiles : MatrixTiles(s_, places, 1);
   }
   // As products take them: 32 at a time.
   static double places_of(const MatrixTiles& tiles) {

@@ -130,6 +130,7 @@ class MatrixMultiplication {
         const auto& runs = input_runs_[static_cast<std::size_t>(row * s[2] + column)];
         p.runs = runs.data();
         p.run_count = static_cast<std::int64_t>(runs.size());
+        p.short_runs = n_.outputs.blocks() % kPair == 0 ? 0 : p.run_count / n_.outputs.pairs();
         for (std::int64_t place = own.begin; place < own.end; place += kPair * kTileRows) {
           p.row_tiles = own.end - place > kTileRows ? 2 : 1;
           p.left = output + place * kTileDepth;

@@ -67,6 +67,7 @@ MatrixTiles::MatrixTiles(const ConvShape& shape, double most_places, std::int64_
   step_[0] = step_[1] * extent(1);
   image_step_ = step_[0] * extent(0);
   places_ = images_ * image_step_;
+  for (int index = 0; index < kMaxConvRank; ++index) places_ += shared_zeros(index) * step_[index];
 }
 
 // Images that do not fit are cut along their first axis, and only if a section of that is one
@@ -100,10 +101,19 @@ MatrixAxis::Section MatrixTiles::section(int index, std::int64_t number) const {
                              has_results_);
 }
 
+// Zeros behind one row are those before the next, if the tile has all of an axis.
+std::int64_t MatrixTiles::shared_zeros(int index) const {
+  if (sections(index) > 1) return 0;
+  const Range all = section(index, 0).all;
+  const std::int64_t numbers = std::max(axis(index).out, axis(index).plane_size(0));
+  return std::min(-all.begin, all.end - numbers);
+}
+
 std::int64_t MatrixTiles::extent(int index) const {
   const std::int64_t count = sections(index);
   const std::int64_t most =
-      std::max(section(index, 0).all.size(), section(index, count - 1).all.size());
+      std::max(section(index, 0).all.size(), section(index, count - 1).all.size()) -
+      shared_zeros(index);
   if (count <= 2) return most;
   // Sections between them end inside the input, or are smaller.
   const MatrixAxis& a = axis(index);

@@ -69,6 +69,7 @@ class MatrixTiles {
  private:
   std::int64_t sections(int index) const { return ceil_divide(axis(index).out, outputs_[index]); }
   MatrixAxis::Section section(int index, std::int64_t number) const;
+  std::int64_t shared_zeros(int index) const;
   std::int64_t extent(int index) const;
   double image_places() const;
   void cut(double most_places, std::int64_t least_tiles);
