@@ -1,19 +1,20 @@
-"""Training steps of whole networks: PyTorch alone against PyTorch with backops.torch.enable().
+"""Training steps of whole networks: PyTorch alone, and with backops.torch, enabled in both ways.
 
-    python bench/train.py [--network resnet18] [--dtype float32] [--seconds 10]
+    python bench/train.py [--network resnet18] [--dtype float32] [--seconds 10] [--json train.json]
 
-Both sides take turns in one process, step by step, on the same network and batch; the fastest
+All sides take turns in one process, step by step, on the same network and batch; the fastest
 forward and backward pass of each side counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from networks import UNet3d, convnext, mobilenet_v2, resnet18
@@ -21,6 +22,8 @@ from torch import Tensor, nn
 
 import backops.torch
 from backops._bench import pytorch
+from backops._cli.info import environment
+from backops.torch.trials import CALLS, Trials
 
 BATCH = 8
 
@@ -54,13 +57,20 @@ NETWORKS = {
 TARGETS = {"float32": 1.25, "bfloat16": 1.0, "float16": 4.0}
 
 
+# PyTorch alone, backops.torch.enable(), and enable(benchmark=True).
+SIDES = ("alone", "enabled", "benchmark")
+
+
 @dataclass
 class Side:
     """The fastest passes so far, in seconds."""
 
     forward: float = math.inf
     backward: float = math.inf
-    step: float = field(default=math.inf)
+    step: float = math.inf
+
+
+Sides = dict[str, Side]
 
 
 def take_step(network: nn.Module, batch: Tensor, side: Side) -> None:
@@ -75,29 +85,49 @@ def take_step(network: nn.Module, batch: Tensor, side: Side) -> None:
     side.step = min(side.step, end - start)
 
 
-def measure(name: str, dtype: str, seconds: float) -> tuple[Side, Side]:
-    """PyTorch alone, and enabled."""
+def measure(name: str, dtype: str, seconds: float) -> Sides:
     torch.manual_seed(0)
     network = NETWORKS[name].make().to(getattr(torch, dtype))
     batch = torch.randn(BATCH, *NETWORKS[name].sizes[dtype]).to(getattr(torch, dtype))
-    alone, enabled = Side(), Side()
-    take_step(network, batch, Side())
+    trials = Trials()
+    states = {"alone": (False, None), "enabled": (True, None), "benchmark": (True, trials)}
+    with backops.torch._state(*states["benchmark"]):
+        for _ in range(2 * CALLS):  # until all layers are timed
+            take_step(network, batch, Side())
+    sides = {side: Side() for side in SIDES}
     start, rounds = time.perf_counter(), 0
     while rounds < 3 or time.perf_counter() - start < seconds:
-        for side, context in ((alone, nullcontext()), (enabled, backops.torch.enabled())):
-            with context:
-                take_step(network, batch, side)
+        for side, state in states.items():
+            with backops.torch._state(*state):
+                take_step(network, batch, sides[side])
         rounds += 1
-    return alone, enabled
+    return sides
 
 
-def format_line(name: str, dtype: str, alone: Side, enabled: Side) -> str:
-    backward = f"{alone.backward * 1e3:9.1f} {enabled.backward * 1e3:9.1f} ms"
-    step = f"{alone.step * 1e3:9.1f} {enabled.step * 1e3:9.1f} ms"
-    return (
-        f"{name:<14} {dtype:<9} {backward} {alone.backward / enabled.backward:6.2f}x "
-        f"{step} {alone.step / enabled.step:6.2f}x"
-    )
+def format_line(name: str, dtype: str, sides: Sides) -> str:
+    """Times of each side, and how many times as fast as PyTorch alone the other two are."""
+    cells = [f"{name:<14} {dtype:<9}"]
+    for what in ("backward", "step"):
+        alone, *others = (getattr(sides[side], what) for side in SIDES)
+        cells.append(f"{alone * 1e3:9.1f}")
+        cells += [f"{seconds * 1e3:9.1f} {alone / seconds:6.2f}x" for seconds in others]
+    return " ".join(cells)
+
+
+def header() -> str:
+    times = f"{'alone':>9} {'enabled':>9} {'ratio':>7} {'benchmark':>9} {'ratio':>7}"
+    title = f"{'network':<14} {'dtype':<9} {times} {times}"
+    return f"{'':<24} {'backward, ms':<{len(times)}} step, ms\n{title}"
+
+
+def format_mean(dtype: str, all_sides: list[Sides]) -> str:
+    parts = []
+    for side in SIDES[1:]:
+        ratios = [sides["alone"].backward / sides[side].backward for sides in all_sides]
+        mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+        parts.append(f"{side} {mean:.2f}x, worst {min(ratios):.2f}x")
+    target = f"(target {TARGETS[dtype]:g}x)"
+    return f"{'':<14} {dtype:<9} geometric mean of the backward pass {target}: {'; '.join(parts)}\n"
 
 
 def main() -> None:
@@ -105,24 +135,28 @@ def main() -> None:
     parser.add_argument("--network", action="append", choices=NETWORKS, help="only this one")
     parser.add_argument("--dtype", action="append", choices=TARGETS, help="only this one")
     parser.add_argument("--seconds", type=float, default=10.0, help="per network and dtype")
-    parser.add_argument("--threads", type=int, help="threads of both sides")
+    parser.add_argument("--threads", type=int, help="threads of all sides")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all times to FILE")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
+    about = environment() | {"threads": str(torch.get_num_threads())}
+    print(f"{about['CPU']}, {about['capabilities']}; batch {BATCH}, {about['threads']} threads")
     pytorch.survive_bfloat16()
-    print(f"batch {BATCH}, {torch.get_num_threads()} threads; PyTorch alone, then enabled")
-    print(f"{'network':<14} {'dtype':<9} {'backward':>22} {'ratio':>7} {'step':>22} {'ratio':>7}")
+    print(header())
+    results = []
     for dtype in options.dtype or TARGETS:
-        ratios = []
+        of_dtype = []
         for name in options.network or NETWORKS:
-            alone, enabled = measure(name, dtype, options.seconds)
-            print(format_line(name, dtype, alone, enabled), flush=True)
-            ratios.append(alone.backward / enabled.backward)
-        mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-        print(
-            f"{'':<14} {dtype:<9} geometric mean of the backward pass {mean:.2f}x "
-            f"(target {TARGETS[dtype]:g}x), worst {min(ratios):.2f}x\n"
-        )
+            sides = measure(name, dtype, options.seconds)
+            print(format_line(name, dtype, sides), flush=True)
+            of_dtype.append(sides)
+            seconds = {side: asdict(each) for side, each in sides.items()}
+            results.append({"network": name, "dtype": dtype, "seconds": seconds})
+        print(format_mean(dtype, of_dtype))
+    if options.json is not None:
+        document = {"environment": about, "results": results}
+        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

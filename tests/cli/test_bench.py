@@ -361,17 +361,29 @@ def test_choice_is_wrong_where_the_other_side_is_clearly_faster(
     assert bool(layers.judge(chosen, ratio)) == wrong
 
 
-def test_choice_is_that_of_backops_torch() -> None:
+def test_choice_is_that_of_backops_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
+
+    from backops.torch import choice
 
     def chosen(text: str) -> bool:
         cases = problems.layer_cases(["float32"])
         return layers.is_chosen(torch, next(case for case in cases if text in case.label))
 
-    assert chosen("lenet5/conv1 (256,1,28,28) (6,1,5,5) s1p2 float32 contiguous all")
-    assert not chosen("lenet5/conv1 (256,1,28,28) (6,1,5,5) s1p2 float32 contiguous parameters")
-    assert chosen("(32,58,28,28) (58,1,3,3) s1p1g58 float32 contiguous")
-    assert not chosen("(32,58,28,28) (58,1,3,3) s1p1g58 float32 channels_last")
+    rules = (
+        choice.Rule("", (torch.float32,), inputs=(1, 1), depthwise=False, wants_input=False),
+        choice.Rule("", (torch.float32,), depthwise=True, channels_last=True),
+    )
+    monkeypatch.setattr(choice, "PYTORCH_IS_FASTER", {choice.capability(): rules})
+    choice._is_faster.cache_clear()
+    try:
+        first = "lenet5/conv1 (256,1,28,28) (6,1,5,5) s1p2 float32 contiguous"
+        assert chosen(f"{first} all")
+        assert not chosen(f"{first} parameters")
+        assert chosen("(32,58,28,28) (58,1,3,3) s1p1g58 float32 contiguous")
+        assert not chosen("(32,58,28,28) (58,1,3,3) s1p1g58 float32 channels_last")
+    finally:
+        choice._is_faster.cache_clear()
 
 
 def test_bench_layers_prints_the_cpu_the_lines_and_the_summary(tmp_path: Path) -> None:

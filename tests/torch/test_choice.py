@@ -1,81 +1,132 @@
-"""Which calls stay with PyTorch because it is faster at them."""
+"""Which calls come here without benchmark=True, and which stay with PyTorch."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 import backops.torch
+from backops import _native
 from backops.torch import choice
+from backops.torch.choice import Layer, Rule
 from tests.support.pytorch import watched
 
-# A layer that PyTorch keeps, and changes of which each alone makes it one of ours.
-KEPT = {
-    "gray_image": (
-        dict(x=(2, 1, 8, 8), weight=(32, 1, 3, 3)),
-        dict(
-            colours=dict(x=(2, 3, 8, 8), weight=(32, 3, 3, 3)),
-            sequence=dict(x=(2, 1, 8), weight=(32, 1, 3)),
-            differentiable=dict(wants_input=True),
-            depthwise=dict(x=(2, 32, 8, 8), groups=32),
-            double=dict(dtype=torch.float64),
-        ),
-    ),
-    "depthwise_channels_last": (
-        dict(x=(2, 24, 8, 8), weight=(24, 1, 3, 3), groups=24, last=True, wants_input=True),
-        dict(
-            full_vectors=dict(x=(2, 32, 8, 8), weight=(32, 1, 3, 3), groups=32),
-            wider_kernel=dict(weight=(24, 1, 5, 5)),
-            channels_first=dict(last=False),
-            dense=dict(weight=(24, 24, 3, 3), groups=1),
-            double=dict(dtype=torch.float64),
-        ),
-    ),
-}
-CHANGES = [(name, change) for name, (_, changes) in KEPT.items() for change in changes]
+FLOAT32 = (torch.float32,)
+# A layer for which every condition of a rule can hold.
+LAYER = Layer(
+    torch.float32,
+    rank=2,
+    inputs=1,
+    outputs=1,
+    groups=24,
+    kernel_elements=9,
+    strided=True,
+    channels_last=True,
+    wants_input=False,
+)
 
 
-def comes_here(x, weight, groups=1, last=False, wants_input=False, dtype=torch.float32):
+@pytest.fixture
+def table(monkeypatch):
+    """Puts rules in the place of what was measured, for the capability of this CPU."""
+
+    def put(*rules, capability=None):
+        monkeypatch.setattr(choice, "PYTORCH_IS_FASTER", {capability or choice.capability(): rules})
+        choice._is_faster.cache_clear()
+
+    yield put
+    choice._is_faster.cache_clear()
+
+
+def comes_here(x=(2, 8, 8, 8), weight=(16, 8, 3, 3), dtype=torch.float32, **arguments):
     """Whether a backward pass of the layer is computed here."""
-    rank = len(weight) - 2
-    convolution = (F.conv1d, F.conv2d)[rank - 1]
     tensor = torch.randn(x, dtype=dtype)
-    if last:
-        tensor = tensor.contiguous(memory_format=torch.channels_last)
-    tensor.requires_grad_(wants_input)
     weights = torch.randn(weight, dtype=dtype, requires_grad=True)
     with watched() as calls:
-        convolution(tensor, weights, groups=groups).sum().backward()
+        F.conv2d(tensor, weights, **arguments).sum().backward()
+    assert weights.grad is not None
     return calls.operators == ["conv_backward"]
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_pytorch_keeps_what_it_is_faster_at(name):
-    layer, _ = KEPT[name]
-    assert not comes_here(**layer)
+def test_what_a_rule_names_stays_with_pytorch(table):
+    table(Rule("", FLOAT32, inputs=(1, 4)))
+    assert not comes_here(x=(2, 4, 8, 8), weight=(16, 4, 3, 3))
+    assert comes_here(x=(2, 5, 8, 8), weight=(16, 5, 3, 3))
+    assert comes_here(x=(2, 4, 8, 8), weight=(16, 4, 3, 3), dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("name", "change"), CHANGES)
-def test_every_condition_counts(name, change):
-    layer, changes = KEPT[name]
-    assert comes_here(**{**layer, **changes[change]})
+def test_what_no_rule_names_comes_here(table):
+    table()
+    assert comes_here()
 
 
-@pytest.mark.parametrize("rule", choice.PYTORCH_IS_FASTER)
-def test_every_rule_keeps_a_layer_of_these(monkeypatch, rule):
-    monkeypatch.setattr(choice, "PYTORCH_IS_FASTER", (rule,))
-    choice._is_faster.cache_clear()
-    kept = [name for name, (layer, _) in KEPT.items() if not comes_here(**layer)]
-    choice._is_faster.cache_clear()
-    assert len(kept) == 1
+def test_rules_are_for_the_capability_they_were_measured_on(table):
+    table(Rule("", FLOAT32), capability="a CPU that is not this one")
+    assert comes_here()
+    table(Rule("", FLOAT32))
+    assert not comes_here()
 
 
-def test_calls_go_where_they_are_faster():
-    image = torch.randn(2, 1, 16, 16)
-    first, second = torch.nn.Conv2d(1, 16, 3), torch.nn.Conv2d(16, 16, 3)
-    with watched() as calls:
-        second(first(image)).sum().backward()
-    assert calls.operators == ["conv_backward"]
-    assert first.weight.grad is not None
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("avx2", "avx2"),
+        ("avx2 avx512 wide_512", "avx512"),
+        ("avx2 avx512 avx512_bf16", "avx512_bf16"),
+        ("avx2 avx512 avx512_bf16 amx wide_512", "amx"),
+        ("neon", "neon"),
+        ("", "generic"),
+    ],
+)
+def test_the_best_capability_of_the_cpu_counts(monkeypatch, names, expected):
+    monkeypatch.setattr(_native, "capabilities", lambda: names)
+    choice.capability.cache_clear()
+    found = choice.capability()
+    choice.capability.cache_clear()
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("conditions", "change"),
+    [
+        ({}, dict(dtype=torch.bfloat16)),
+        (dict(rank=(2, 3)), dict(rank=1)),
+        (dict(inputs=(1, 4)), dict(inputs=5)),
+        (dict(outputs=(1, 4)), dict(outputs=5)),
+        (dict(kernel_elements=(4, 9)), dict(kernel_elements=3)),
+        (dict(kernel_elements=(4, 9)), dict(kernel_elements=10)),
+        (dict(strided=True), dict(strided=False)),
+        (dict(depthwise=True), dict(inputs=2)),
+        (dict(depthwise=True), dict(groups=1)),
+        (dict(whole_vectors=False), dict(groups=32)),
+        (dict(channels_last=True), dict(channels_last=False)),
+        (dict(wants_input=False), dict(wants_input=True)),
+    ],
+)
+def test_every_condition_of_a_rule_counts(conditions, change):
+    rule = Rule("", FLOAT32, **conditions)
+    assert rule.holds(LAYER)
+    assert not rule.holds(Layer(**{**vars(LAYER), **change}))
+
+
+def test_what_only_plain_loops_take_stays_with_pytorch(table):
+    table()
+    # A stride of more positions than any engine takes; a few products are done before PyTorch
+    # has begun.
+    assert comes_here(x=(1, 1, 2, 2), weight=(2, 1, 2, 2), stride=5000)
+    assert comes_here(x=(2, 4, 10, 10), weight=(64, 4, 8, 8), stride=5)
+    assert not comes_here(x=(2, 4, 10, 10), weight=(64, 4, 8, 8), stride=5000)
+
+
+def test_wrong_calls_are_refused_in_our_words(table):
+    table()
+    rest = [8], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3
+    grad, x = torch.randn(2, 8, 9, 9), torch.randn(2, 8, 12, 12)
+    with backops.torch.enabled(), pytest.raises(RuntimeError, match="grad_output is"):
+        torch.ops.aten.convolution_backward(grad, x, torch.randn(8, 8, 3, 3), *rest)
+
+
+def test_table_names_capabilities_there_are():
+    assert {*choice.PYTORCH_IS_FASTER} <= {*choice.CAPABILITIES, "generic"}
 
 
 def test_tiny_pools_stay_with_pytorch():

@@ -68,8 +68,10 @@ def is_chosen(torch: Any, case: ConvCase) -> bool:
         torch.empty(shape, dtype=getattr(torch, case.dtype), memory_format=layout)
         for shape in (problem.input_shape, problem.weight_shape)
     )
-    wants_input = case.output_mask[0]
-    return choice.conv_is_faster(input, weight, problem.keywords["groups"], wants_input)
+    stride, padding, dilation = zip(*problem.axes, strict=True)
+    return choice.conv_is_faster(
+        input, weight, stride, padding, dilation, problem.keywords["groups"], case.output_mask
+    )
 
 
 def judge(chosen: bool, ratio: float) -> str:

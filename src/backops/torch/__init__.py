@@ -8,7 +8,8 @@
 tensor([0.2500, 0.2500, 0.2500, 0.2500])
 
 `enable()` is for the whole process, all threads included. Calls that are not supported here, or
-that PyTorch is faster at, go to PyTorch's own kernels.
+that PyTorch is known to be faster at, go to PyTorch's own kernels. `enable(benchmark=True)` times
+both sides on this machine instead, and `choices()` shows what it found.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import Any
 
 import torch
 
-from backops.torch import kernels
+from backops.torch import choice, kernels
+from backops.torch.trials import Choice, Trials
 
-__all__ = ["disable", "enable", "enabled", "is_enabled"]
+__all__ = ["Choice", "choices", "disable", "enable", "enabled", "is_enabled"]
 
 # PyTorch's operators, each with what makes our kernel around its own. 1-D pooling is 2-D pooling in
 # PyTorch.
@@ -44,12 +46,18 @@ _lock = threading.Lock()
 _library: Any = None
 
 
-def enable() -> None:
-    """From now on, PyTorch's CPU backward operators run here; does nothing if they do already."""
-    global _library
+def enable(benchmark: bool = False) -> None:
+    """From now on, PyTorch's CPU backward operators run here.
+
+    With `benchmark`, the first calls of each distinct layer (operator, sizes, strides, dtype,
+    parameters, threads) run here and in PyTorch's own kernel in turns, and are timed; the side that
+    was faster has all later ones. Each call runs once, on one side, and its result is right.
+    Under `torch.use_deterministic_algorithms(True)` nothing is timed.
+
+    Enabling again keeps what was timed, unless it is without `benchmark`.
+    """
     with _lock:
-        if _library is None:
-            _library = _register()
+        _set(True, (choice.trials or Trials()) if benchmark else None)
 
 
 def disable() -> None:
@@ -57,11 +65,8 @@ def disable() -> None:
 
     Not while another thread is in a backward pass: PyTorch may take the kernel away under it.
     """
-    global _library
     with _lock:
-        if _library is not None:
-            _library._destroy()
-            _library = None
+        _set(False, None)
 
 
 def is_enabled() -> bool:
@@ -70,15 +75,48 @@ def is_enabled() -> bool:
 
 
 @contextmanager
-def enabled() -> Iterator[None]:
+def enabled(benchmark: bool = False) -> Iterator[None]:
     """Enabled inside, as before afterwards."""
-    before = is_enabled()
-    enable()
+    with _state(True, (choice.trials or Trials()) if benchmark else None):
+        yield
+
+
+def choices() -> list[Choice]:
+    """What `enable(benchmark=True)` has timed: a record for each layer, in order of first calls.
+
+    >>> layer = torch.nn.Conv2d(8, 8, 3)
+    >>> with backops.torch.enabled(benchmark=True):
+    ...     for _ in range(10):
+    ...         layer(torch.randn(2, 8, 16, 16)).sum().backward()
+    ...     (choice,) = backops.torch.choices()
+    >>> choice.operator, choice.chosen in ("backops", "pytorch")
+    ('conv_backward', True)
+    """
+    return [] if choice.trials is None else choice.trials.choices()
+
+
+@contextmanager
+def _state(enabled: bool, trials: Trials | None) -> Iterator[None]:
+    """This inside, as before afterwards."""
+    with _lock:
+        before = is_enabled(), choice.trials
+        _set(enabled, trials)
     try:
         yield
     finally:
-        if not before:
-            disable()
+        with _lock:
+            _set(*before)
+
+
+def _set(enabled: bool, trials: Trials | None) -> None:
+    """Under the lock."""
+    global _library
+    choice.trials = trials
+    if enabled and _library is None:
+        _library = _register()
+    elif not enabled and _library is not None:
+        _library._destroy()
+        _library = None
 
 
 def _register() -> Any:

@@ -21,8 +21,25 @@ from backops.torch.layouts import (
     suggested_format,
     with_usual_strides,
 )
+from backops.torch.trials import Call, Operator, layer_of
 
 Kernel = Callable[..., Any]
+
+# What calls are told apart by, and how `backops.torch.choices()` names it.
+POOL_TENSORS = ("grad_output", "input", "grad_input")
+WINDOWS = (
+    "kernel_size",
+    "stride",
+    "padding",
+    "ceil_mode",
+    "count_include_pad",
+    "divisor_override",
+)
+CONVOLUTION = Operator(
+    "conv_backward",
+    ("grad_output", "input", "weight"),
+    ("stride", "padding", "dilation", "groups", "output_mask"),
+)
 
 # Subclasses may have other ideas of what a size or a dtype is.
 PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -49,11 +66,25 @@ def computed(name: str, operator: Callable[..., Any], *arguments: Any) -> Any:
         return operator(*arguments)
 
 
+def computed_unless_refused(
+    pytorchs: Call, name: str, operator: Callable[..., Any], *arguments: Any
+) -> Any:
+    """What `operator` returns, or PyTorch's own kernel where this is not for us."""
+    try:
+        return computed(name, operator, *arguments)
+    except NOT_FOR_US:
+        pass
+    except errors.Error as error:
+        raise RuntimeError(str(error)) from None
+    return pytorchs()
+
+
 # ---- pooling -------------------------------------------------------------------------------------
 
 
 def avg_pool_backward(own: Any, rank: int) -> Kernel:
     function = f"avg_pool{rank}d_backward"
+    operator = Operator(function, POOL_TENSORS, WINDOWS)
 
     def backward(
         keyset: Any,
@@ -68,41 +99,56 @@ def avg_pool_backward(own: Any, rank: int) -> Kernel:
         **out: Any,
     ) -> Any:
         windows = kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+
+        def pytorchs() -> Any:
+            check_leading_sizes(function, rank, grad_output, input)
+            return own.call_boxed(keyset, grad_output, input, *windows, **out)
+
         # PyTorch refuses a divisor of 0, which means none here.
-        if divisor_override != 0 and is_ours(grad_output, input, **out):
-            try:
-                return computed(
-                    function, _native.avg_pool_backward,
-                    function, rank, grad_output, input, *windows, "keep",
-                    result_of_pool(input, rank, **out), torch.get_num_threads(),
-                )  # fmt: skip
-            except NOT_FOR_US:
-                pass
-            except errors.Error as error:
-                raise RuntimeError(str(error)) from None
-        check_leading_sizes(function, rank, grad_output, input)
-        return own.call_boxed(keyset, grad_output, input, *windows, **out)
+        if divisor_override == 0 or not is_ours(grad_output, input, **out):
+            return pytorchs()
+        threads = torch.get_num_threads()
+
+        def ours() -> Any:
+            return computed_unless_refused(
+                pytorchs, function, _native.avg_pool_backward,
+                function, rank, grad_output, input, *windows, "keep",
+                result_of_pool(input, rank, **out), threads,
+            )  # fmt: skip
+
+        trials = choice.active_trials()
+        if trials is None:
+            return ours()
+        tensors = (grad_output, input, *out.values())
+        return trials.run(layer_of(operator, threads, tensors, windows), ours, pytorchs)
 
     return backward
 
 
 def adaptive_avg_pool_backward(own: Any, rank: int) -> Kernel:
     function = f"adaptive_avg_pool{rank}d_backward"
+    operator = Operator(function, POOL_TENSORS, ())
 
     def backward(keyset: Any, grad_output: Any, input: Any, **out: Any) -> Any:
-        if is_ours(grad_output, input, **out):
-            try:
-                return computed(
-                    function, _native.adaptive_avg_pool_backward,
-                    function, rank, grad_output, input, result_of_pool(input, rank, **out),
-                    torch.get_num_threads(),
-                )  # fmt: skip
-            except NOT_FOR_US:
-                pass
-            except errors.Error as error:
-                raise RuntimeError(str(error)) from None
-        check_leading_sizes(function, rank, grad_output, input)
-        return own.call_boxed(keyset, grad_output, input, **out)
+        def pytorchs() -> Any:
+            check_leading_sizes(function, rank, grad_output, input)
+            return own.call_boxed(keyset, grad_output, input, **out)
+
+        if not is_ours(grad_output, input, **out):
+            return pytorchs()
+        threads = torch.get_num_threads()
+
+        def ours() -> Any:
+            return computed_unless_refused(
+                pytorchs, function, _native.adaptive_avg_pool_backward,
+                function, rank, grad_output, input, result_of_pool(input, rank, **out), threads,
+            )  # fmt: skip
+
+        trials = choice.active_trials()
+        if trials is None:
+            return ours()
+        tensors = (grad_output, input, *out.values())
+        return trials.run(layer_of(operator, threads, tensors, ()), ours, pytorchs)
 
     return backward
 
@@ -155,33 +201,40 @@ def convolution_backward(own: Any) -> Kernel:
         output_mask: list[bool],
     ) -> Any:
         windows = stride, padding, dilation
+
+        def pytorchs() -> Any:
+            with torch._C.DisableTorchFunctionSubclass():
+                tensors = [
+                    tensor if tensor is None else with_usual_strides(tensor)
+                    for tensor in (grad_output, input, weight)
+                ]
+            return own.call_boxed(
+                keyset, *tensors, bias_sizes, *windows, transposed, output_padding, groups,
+                output_mask,
+            )  # fmt: skip
+
         if (
-            not transposed
-            and are_supported(grad_output, input, weight)
-            and 2 < input.dim() == weight.dim() < 6
-            and output_padding in ([0], [0] * (weight.dim() - 2))  # PyTorch refuses others
-            and choice.conv_is_faster(input, weight, groups, output_mask[0])
+            transposed
+            or not are_supported(grad_output, input, weight)
+            or not 2 < input.dim() == weight.dim() < 6
+            or output_padding not in ([0], [0] * (weight.dim() - 2))  # PyTorch refuses others
         ):
-            try:
-                return computed(
-                    "conv_backward", _native.conv_backward,
-                    grad_output, input, weight, *windows, groups, output_mask, "keep",
-                    results_of_conv(input, weight, *windows, groups, output_mask),
-                    torch.get_num_threads(),
-                )  # fmt: skip
-            except NOT_FOR_US:
-                pass
-            except errors.Error as error:
-                raise RuntimeError(str(error)) from None
-        with torch._C.DisableTorchFunctionSubclass():
-            grad_output, input, weight = (
-                tensor if tensor is None else with_usual_strides(tensor)
-                for tensor in (grad_output, input, weight)
-            )
-        return own.call_boxed(
-            keyset, grad_output, input, weight, bias_sizes, *windows, transposed, output_padding,
-            groups, output_mask,
-        )  # fmt: skip
+            return pytorchs()
+        threads = torch.get_num_threads()
+
+        def ours() -> Any:
+            return computed_unless_refused(
+                pytorchs, CONVOLUTION.name, _native.conv_backward,
+                grad_output, input, weight, *windows, groups, output_mask, "keep",
+                results_of_conv(input, weight, *windows, groups, output_mask), threads,
+            )  # fmt: skip
+
+        trials = choice.active_trials()
+        if trials is None:
+            faster = choice.conv_is_faster(input, weight, *windows, groups, output_mask)
+            return ours() if faster else pytorchs()
+        tensors, parameters = (grad_output, input, weight), (*windows, groups, output_mask)
+        return trials.run(layer_of(CONVOLUTION, threads, tensors, parameters), ours, pytorchs)
 
     return backward
 

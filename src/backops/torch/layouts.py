@@ -85,7 +85,7 @@ def with_usual_strides(tensor: Any) -> Any:
     suggested = suggested_format(image)
     if not image.is_contiguous(memory_format=suggested):
         return tensor
-    strides = _dense_strides(image.shape, suggested)
+    strides = dense_strides(image.shape, suggested)
     if image.stride() == strides:
         return tensor
     usual = image.as_strided(image.shape, strides)
@@ -94,7 +94,7 @@ def with_usual_strides(tensor: Any) -> Any:
     return usual.squeeze(2) if tensor.dim() == 3 else usual
 
 
-def _dense_strides(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...]:
+def dense_strides(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...]:
     last = memory_format is not torch.contiguous_format
     order = CHANNELS_LAST_ORDER[len(shape)] if last else range(len(shape) - 1, -1, -1)
     strides = [1] * len(shape)
