@@ -7,7 +7,9 @@
 #                      (ARGS="--filter resnet --dtype float16 --json layers.json")
 #   make bench-train   training steps of whole networks, with backops.torch and without
 #   make docs      the documentation, into build/site
-#   make picture   the README's picture, from the figures in docs/pictures/bench.json
+#   make figures   all of these benchmarks, into the file of this CPU in docs/figures; tables and picture
+#   make figures-avx2  the same with both sides held to AVX2
+#   make picture   pictures, and the tables of figures, from the files in docs/figures
 #   make fuzz      generated cases for as long as you let it (FUZZ_MINUTES=10)
 #   make format    format all sources
 #
@@ -28,7 +30,7 @@ SOURCES := CMakeLists.txt pyproject.toml \
 CPP_FILES := $(shell find cpp examples tests/c -name '*.h' -o -name '*.cpp' -o -name '*.inc' \
   -o -name '*.c')
 
-.PHONY: demo test bench bench-layers bench-train docs picture fuzz format lint types unit sanitize slow clean \
+.PHONY: demo test bench bench-layers bench-train figures figures-avx2 docs picture fuzz format lint types unit sanitize slow clean \
   test-python unit-without-torch
 
 demo: $(VENV)/installed
@@ -46,7 +48,7 @@ docs: $(VENV)/docs-tools
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 picture: $(VENV)/installed $(VENV)/test-tools
-	$(BIN)/python -m backops._bench.plot docs/pictures/bench.json docs/pictures/bench.svg
+	$(BIN)/python -m backops._bench.figures write .
 	$(BIN)/python docs/pictures/windows.py
 
 bench-layers: $(VENV)/installed $(VENV)/test-tools
@@ -55,6 +57,21 @@ bench-layers: $(VENV)/installed $(VENV)/test-tools
 bench-train: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python bench/train.py
 	$(BIN)/python bench/jax_step.py
+
+# Half an hour and more. What was measured before an interruption is in build/figures.
+MEASURED := build/figures
+FIGURES := $(MEASURED)/all.json $(MEASURED)/layers.json $(MEASURED)/train.json
+
+figures: $(VENV)/installed $(VENV)/test-tools
+	mkdir -p $(MEASURED)
+	$(LIMITS) $(BIN)/python -m backops bench all --json $(MEASURED)/all.json $(ARGS)
+	$(LIMITS) $(BIN)/python -m backops bench layers --json $(MEASURED)/layers.json $(ARGS)
+	$(LIMITS) $(BIN)/python bench/train.py --json $(MEASURED)/train.json $(TRAIN_ARGS)
+	$(BIN)/python -m backops._bench.figures add docs/figures $(FIGURES)
+	$(MAKE) picture
+
+figures-avx2:
+	$(MAKE) figures LIMITS="BACKOPS_ISA=avx2 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2"
 
 # ---- set-up ----
 

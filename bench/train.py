@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 
 import torch
@@ -155,7 +156,7 @@ def main() -> None:
             results.append({"network": name, "dtype": dtype, "seconds": seconds})
         print(format_mean(dtype, of_dtype))
     if options.json is not None:
-        document = {"environment": about, "results": results}
+        document = {"date": date.today().isoformat(), "environment": about, "results": results}
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 

@@ -448,9 +448,13 @@ def bench_document() -> dict[str, Any]:
     return report.to_json(environment, results, [])
 
 
+def draw_one_row(document: Any, path: Path) -> None:
+    plot.draw_ratios([("measured in a hurry", document)], path)
+
+
 def test_pictures_say_where_they_come_from_and_repeat(tmp_path: Path) -> None:
     document = bench_document()
-    for draw in (plot.draw_limits, plot.draw_ratios):
+    for draw in (plot.draw_limits, draw_one_row):
         first, second = tmp_path / "first.svg", tmp_path / "second.svg"
         draw(document, first)
         draw(document, second)
@@ -464,10 +468,20 @@ def test_pictures_say_where_they_come_from_and_repeat(tmp_path: Path) -> None:
 def test_picture_of_ratios_leaves_out_what_was_disturbed(tmp_path: Path) -> None:
     document = bench_document()
     document["results"][0] |= {"disturbed": True, "name": "unreliable"}
-    plot.draw_ratios(document, tmp_path / "ratios.svg")
+    draw_one_row(document, tmp_path / "ratios.svg")
     shown = (tmp_path / "ratios.svg").read_text(encoding="utf-8")
     assert "unreliable" not in shown
     assert "layer" in shown
+    assert "measured in a hurry" in shown
+
+
+def test_picture_of_ratios_has_a_row_for_each_cpu(tmp_path: Path) -> None:
+    documents = [bench_document(), bench_document()]
+    documents[1]["environment"]["CPU"] = "another CPU"
+    plot.draw_ratios([("", document) for document in documents], tmp_path / "ratios.svg")
+    shown = (tmp_path / "ratios.svg").read_text(encoding="utf-8")
+    assert "PyTorch 2, a CPU, avx2" in shown
+    assert "PyTorch 2, another CPU, avx2" in shown
 
 
 @pytest.mark.parametrize("name", ["plot.png", "plot"])
@@ -483,14 +497,6 @@ def test_missing_matplotlib_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(plot.importlib, "import_module", refuse)
     with pytest.raises(CommandError, match=r"need matplotlib .*pip install 'backops\[report\]'"):
         plot.check(Path("plot.svg"))
-
-
-def test_picture_of_the_readme_is_of_the_figures_beside_it() -> None:
-    folder = ROOT / "docs" / "pictures"
-    document = json.loads((folder / "bench.json").read_text(encoding="utf-8"))
-    shown = (folder / "bench.svg").read_text(encoding="utf-8")
-    assert plot.origin(document) in shown
-    assert not any(result["disturbed"] for result in document["results"])
 
 
 # What calls cost

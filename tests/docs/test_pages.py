@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import json
 import re
 import subprocess
 import sys
@@ -194,31 +193,3 @@ def test_pictures_of_windows_are_those_of_the_script(tmp_path):
     assert len(drawn) >= 6
     for picture in drawn:
         assert picture.read_bytes() == (folder / picture.name).read_bytes()
-
-
-def test_tables_of_figures_are_those_that_were_measured():
-    folder = ROOT / "docs"
-    page = (folder / "performance.md").read_text(encoding="utf-8")
-    document = json.loads((folder / "pictures" / "bench.json").read_text(encoding="utf-8"))
-    rows = list(figure_rows(document["results"]))
-    assert len(rows) > 30
-    missing = [row for row in rows if row not in page]
-    assert not missing, "\n".join(["not on the page:", *missing])
-
-
-def figure_rows(results):
-    cells = {}
-    for result in results:
-        if result["pytorch_note"] == "not timed" or result.get("gradients", "all") != "all":
-            continue
-        layout = ", channels-last" if result["layout"] == "channels_last" else ""
-        case = f"{result['name']}{layout}", result["problem"]
-        ratio = result["ratio"]
-        digits = 0 if ratio is None or ratio >= 10 else 1 if ratio >= 1 else 2
-        against = result["pytorch_note"] or f"{ratio:.{digits}f}x"
-        seconds = result["seconds"]
-        time = f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
-        cells.setdefault(case, {})[result["dtype"]] = f"{time}, {against}"
-    for case, of_case in cells.items():
-        dtypes = [of_case.get(dtype, "") for dtype in ("float32", "bfloat16", "float16")]
-        yield f"| {' | '.join([*case, *dtypes])} |"

@@ -1,16 +1,9 @@
-"""Pictures of benchmark results. Needs matplotlib, which only those who ask for a picture load.
-
-    python -m backops._bench.plot bench.json bench.svg
-
-draws the picture of the README: how many times as fast as PyTorch, case by case.
-"""
+"""Pictures of benchmark results. Needs matplotlib, which only those who ask for a picture load."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,8 +56,7 @@ def origin(document: Mapping[str, Any]) -> str:
     )
 
 
-def _save(figure: Any, path: Path, document: Mapping[str, Any]) -> None:
-    figure.text(0.01, 0.01, origin(document), fontsize=8, color=QUIET)
+def _save(figure: Any, path: Path) -> None:
     figure.savefig(path, facecolor="white", metadata={"Date": None, "Creator": None})
 
 
@@ -84,7 +76,8 @@ def draw_limits(document: Mapping[str, Any], path: Path) -> None:
             ax.grid(alpha=0.25)
             draw(ax, of_part)
             ax.legend(frameon=False, fontsize=9)
-        _save(figure, path, document)
+        figure.text(0.01, 0.01, origin(document), fontsize=8, color=QUIET)
+        _save(figure, path)
         pyplot.close(figure)
 
 
@@ -120,34 +113,58 @@ def _scatter_dtypes(ax: Any, results: Sequence[Mapping[str, Any]], quantity: str
             ax.scatter(x, y, s=22, color=colour, label=dtype)
 
 
-def draw_ratios(document: Mapping[str, Any], path: Path) -> None:
-    """How many times as fast as PyTorch, by case: bars to the left of 1 are slower."""
+def draw_ratios(documents: Sequence[tuple[str, Mapping[str, Any]]], path: Path) -> None:
+    """How many times as fast as PyTorch, by case: bars to the left of 1 are slower.
+
+    A row for each document, which comes with a note, and of which something can be compared.
+    """
     pyplot = _pyplot()
-    # A disturbed line is worth nothing.
+    rows = [(note, document, compared(document)) for note, document in documents]
+    height = 0.6 + sum(0.9 + 0.27 * max(map(len, map(_cases, p.values()))) for _, _, p in rows)
+    with pyplot.rc_context(STYLE):
+        figure = pyplot.figure(figsize=(11, height), layout="constrained")
+        figure.get_layout_engine().set(rect=(0.01, 0, 0.98, 1 - 0.45 / height))
+        shares = [max(map(len, map(_cases, parts.values()))) for _, _, parts in rows]
+        parts_of_figure = figure.subfigures(len(rows), 1, squeeze=False, height_ratios=shares)
+        for [part], (note, document, parts) in zip(parts_of_figure, rows, strict=True):
+            part.suptitle(_about(note, document), fontsize=9, color=INK, x=0.01, ha="left")
+            for ax, (title, of_part) in zip(
+                part.subplots(1, len(parts), squeeze=False)[0], parts.items(), strict=True
+            ):
+                _draw_bars(ax, of_part)
+                ax.set_title(title, loc="left")
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        top = 1 - 0.12 / height
+        figure.legend(
+            handles, labels, frameon=False, ncols=len(DTYPES), loc="upper right",
+            bbox_to_anchor=(0.99, 1),
+        )  # fmt: skip
+        figure.text(0.02, top, "Backward pass: times as fast as PyTorch", fontsize=13, va="top")
+        _save(figure, path)
+        pyplot.close(figure)
+
+
+def compared(document: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """By title of a panel. A disturbed line is worth nothing."""
     trusted = [result for result in document["results"] if not result["disturbed"]]
     compared = [result for result in trusted if result["pytorch_note"] != "not timed"]
     parts = {
         "pooling": [result for result in compared if "moved_bytes" in result],
         "convolution, all three gradients": [r for r in compared if r.get("gradients") == "all"],
     }
-    parts = {title: of_part for title, of_part in parts.items() if of_part}
-    with pyplot.rc_context(STYLE):
-        figure, [axes] = pyplot.subplots(
-            1, len(parts), figsize=(11, 6.4), squeeze=False, layout="constrained"
-        )
-        figure.get_layout_engine().set(rect=(0.01, 0.04, 0.98, 0.91), wspace=0.04)
-        for ax, (title, of_part) in zip(axes, parts.items(), strict=True):
-            _draw_bars(ax, of_part)
-            ax.set_title(title, loc="left")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, frameon=False, loc="upper right", ncols=len(DTYPES))
-        figure.text(0.02, 0.965, "Backward pass: times as fast as PyTorch", fontsize=13)
-        _save(figure, path, document)
-        pyplot.close(figure)
+    return {title: of_part for title, of_part in parts.items() if of_part}
+
+
+def _about(note: str, document: Mapping[str, Any]) -> str:
+    return origin(document) + (f"\n{note}" if note else "")
+
+
+def _cases(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(map(_case_name, results)))
 
 
 def _draw_bars(ax: Any, results: Sequence[Mapping[str, Any]]) -> None:
-    cases = list(dict.fromkeys(map(_case_name, results)))
+    cases = _cases(results)
     height = 0.8 / len(DTYPES)
     for place, (dtype, colour) in enumerate(DTYPES.items()):
         mine = [result for result in results if result["dtype"] == dtype]
@@ -172,8 +189,3 @@ def _draw_bars(ax: Any, results: Sequence[Mapping[str, Any]]) -> None:
 def _case_name(result: Mapping[str, Any]) -> str:
     layout = ", channels-last" if result["layout"] == "channels_last" else ""
     return str(result["name"]).replace("_", " ") + layout
-
-
-if __name__ == "__main__":
-    source, target = map(Path, sys.argv[1:])
-    draw_ratios(json.loads(source.read_text(encoding="utf-8")), target)

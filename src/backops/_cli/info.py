@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -11,6 +12,9 @@ import click
 import backops
 from backops import _native
 from backops._cli.base import Command
+
+# What holds one side of a comparison, or the other, to less than the CPU has.
+LIMITS = ("BACKOPS_ISA", "BACKOPS_ENGINE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 
 
 @click.command(cls=Command, example="BACKOPS_ISA=avx2 backops info")
@@ -22,7 +26,7 @@ def command() -> None:
 
 def environment() -> dict[str, str]:
     """What a reader of a measurement needs to know about where it was made."""
-    return {
+    about = {
         "backops": backops.__version__,
         "instruction set": _native.isa(),
         "threads": str(backops.get_num_threads()),
@@ -36,6 +40,8 @@ def environment() -> dict[str, str]:
         "torch": installed_version("torch"),
         "jax": installed_version("jax"),
     }
+    limits = " ".join(f"{name}={os.environ[name]}" for name in LIMITS if os.environ.get(name))
+    return about | ({"limits": limits} if limits else {})
 
 
 def cache_sizes() -> str:
