@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 import backops.torch
 from backops import _native
-from backops.torch import choice
-from backops.torch.choice import Layer, Rule
+from backops.torch import rules
+from backops.torch.rules import Layer, Rule
 from tests.support.pytorch import watched
 
 FLOAT32 = (torch.float32,)
@@ -29,12 +29,11 @@ LAYER = Layer(
 def table(monkeypatch):
     """Puts rules in the place of what was measured, for the capability of this CPU."""
 
-    def put(*rules, capability=None):
-        monkeypatch.setattr(choice, "PYTORCH_IS_FASTER", {capability or choice.capability(): rules})
-        choice._is_faster.cache_clear()
+    def put(*new, capability=None):
+        name = capability or rules.capability()
+        monkeypatch.setattr(rules, "PYTORCH_IS_FASTER", {name: new})
 
-    yield put
-    choice._is_faster.cache_clear()
+    return put
 
 
 def comes_here(x=(2, 8, 8, 8), weight=(16, 8, 3, 3), dtype=torch.float32, **arguments):
@@ -79,9 +78,9 @@ def test_rules_are_for_the_capability_they_were_measured_on(table):
 )
 def test_the_best_capability_of_the_cpu_counts(monkeypatch, names, expected):
     monkeypatch.setattr(_native, "capabilities", lambda: names)
-    choice.capability.cache_clear()
-    found = choice.capability()
-    choice.capability.cache_clear()
+    rules.capability.cache_clear()
+    found = rules.capability()
+    rules.capability.cache_clear()
     assert found == expected
 
 
@@ -100,12 +99,20 @@ def test_the_best_capability_of_the_cpu_counts(monkeypatch, names, expected):
         (dict(whole_vectors=False), dict(groups=32)),
         (dict(channels_last=True), dict(channels_last=False)),
         (dict(wants_input=False), dict(wants_input=True)),
+        (dict(whole_vectors=False), dict(groups=1, inputs=16, outputs=32)),
     ],
 )
 def test_every_condition_of_a_rule_counts(conditions, change):
     rule = Rule("", FLOAT32, **conditions)
     assert rule.holds(LAYER)
     assert not rule.holds(Layer(**{**vars(LAYER), **change}))
+
+
+def test_a_rule_reads_well():
+    rule = Rule("0.5 to 0.9", (torch.float32, torch.bfloat16), rank=(2, 3), channels_last=False)
+    assert str(rule) == (
+        "torch.float32 or torch.bfloat16, rank=(2, 3), channels_last=False, measured 0.5 to 0.9"
+    )
 
 
 def test_what_only_plain_loops_take_stays_with_pytorch(table):
@@ -126,7 +133,7 @@ def test_wrong_calls_are_refused_in_our_words(table):
 
 
 def test_table_names_capabilities_there_are():
-    assert {*choice.PYTORCH_IS_FASTER} <= {*choice.CAPABILITIES, "generic"}
+    assert {*rules.PYTORCH_IS_FASTER} <= {*rules.CAPABILITIES, "generic"}
 
 
 def test_tiny_pools_stay_with_pytorch():

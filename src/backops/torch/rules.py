@@ -1,0 +1,157 @@
+"""Layers that PyTorch was measured to be faster at, as data.
+
+`python -m backops._bench.rules` holds the rules against what `backops bench layers` measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+import torch
+
+from backops import _native
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What rules are about. Channels are those of a group."""
+
+    dtype: torch.dtype
+    rank: int
+    inputs: int
+    outputs: int
+    groups: int
+    kernel_elements: int
+    strided: bool
+    channels_last: bool
+    wants_input: bool
+
+    @property
+    def depthwise(self) -> bool:
+        return self.inputs == 1 and self.groups > 1
+
+    @property
+    def whole_vectors(self) -> bool:
+        """Whether channels, or the groups of depthwise layers, fill vectors of any CPU."""
+        lanes = (self.groups,) if self.depthwise else (self.inputs, self.outputs)
+        return all(each % 16 == 0 for each in lanes)
+
+
+def layer_of(
+    dtype: torch.dtype,
+    weight_shape: tuple[int, ...],
+    stride: Sequence[int],
+    groups: int,
+    *,
+    channels_last: bool,
+    wants_input: bool,
+) -> Layer:
+    return Layer(
+        dtype,
+        rank=len(weight_shape) - 2,
+        inputs=weight_shape[1],
+        outputs=weight_shape[0] // max(1, groups),
+        groups=groups,
+        kernel_elements=math.prod(weight_shape[2:]),
+        strided=any(step > 1 for step in stride),
+        channels_last=channels_last,
+        wants_input=wants_input,
+    )
+
+
+Range = tuple[float, float]  # the least and the most
+ANY = (0, math.inf)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Layers that PyTorch computes faster: those for which all of this holds; None: any will do.
+
+    `measured` has PyTorch's time over ours.
+    """
+
+    measured: str
+    dtypes: tuple[torch.dtype, ...]
+    rank: Range = ANY
+    inputs: Range = ANY
+    outputs: Range = ANY
+    kernel_elements: Range = ANY
+    strided: bool | None = None
+    depthwise: bool | None = None
+    whole_vectors: bool | None = None
+    channels_last: bool | None = None
+    wants_input: bool | None = None
+
+    def __str__(self) -> str:
+        """What is not left open."""
+        said = ((each.name, getattr(self, each.name), each.default) for each in fields(self)[2:])
+        parts = [f"{name}={value}" for name, value, default in said if value != default]
+        return ", ".join([" or ".join(map(str, self.dtypes)), *parts, f"measured {self.measured}"])
+
+    def holds(self, layer: Layer) -> bool:
+        ranges = ("rank", "inputs", "outputs", "kernel_elements")
+        flags = ("strided", "depthwise", "whole_vectors", "channels_last", "wants_input")
+        return (
+            layer.dtype in self.dtypes
+            and all(low <= getattr(layer, name) <= high for name in ranges
+                    for low, high in [getattr(self, name)])
+            and all(getattr(self, name) in (None, getattr(layer, name)) for name in flags)
+        )  # fmt: skip
+
+
+FLOAT32, BFLOAT16 = (torch.float32,), (torch.bfloat16,)
+# From the best on. A CPU is held against the rules of the first one it has.
+CAPABILITIES = ("amx", "avx512_bf16", "avx512", "avx2", "neon")
+
+# By the capability of the CPU that was measured. What is in no rule was faster here, or was not
+# measured.
+PYTORCH_IS_FASTER: dict[str, tuple[Rule, ...]] = {
+    # Xeon, 512-bit units, two cores, 2026-11-16.
+    "avx512": (
+        # Images of one channel into a first layer; with a gradient of the input 0.9 to 1.9.
+        Rule("0.7 to 1.1", FLOAT32, rank=(2, 3), inputs=(1, 1), depthwise=False, wants_input=False),
+        # Depthwise 3x3, for which PyTorch has a kernel. Channels that fill vectors: 1.05 to 1.7;
+        # larger kernels: 5 to 30.
+        Rule("0.8 to 1.0", FLOAT32, kernel_elements=(1, 9), depthwise=True, whole_vectors=False,
+             channels_last=True),
+    ),
+    # AMD EPYC (Zen 4), 256-bit units, two cores, 2026-11-17.
+    "avx512_bf16": (
+        # First layers of images, strided, or in float32 of few channels; others 1.0 to 4.9.
+        Rule("0.5 to 1.1", FLOAT32 + BFLOAT16, rank=(2, 2), inputs=(1, 3), strided=True,
+             depthwise=False, wants_input=False),
+        Rule("0.6 to 0.9", FLOAT32, rank=(2, 2), inputs=(1, 3), outputs=(1, 16),
+             kernel_elements=(1, 25), strided=False, depthwise=False, wants_input=False),
+        # Depthwise 3x3, as above; strided 1.2. In bfloat16 of any channels, strided 12.
+        Rule("0.9", FLOAT32, kernel_elements=(1, 9), strided=False, depthwise=True,
+             whole_vectors=False, channels_last=True),
+        Rule("0.8", BFLOAT16, rank=(2, 2), kernel_elements=(1, 9), strided=False, depthwise=True,
+             channels_last=True),
+        # Matrix products over many channels of small images; strided or with fewer of either: 1.0
+        # and more.
+        Rule("0.7 to 1.0", FLOAT32, inputs=(320, 2048), outputs=(250, 1280),
+             kernel_elements=(1, 1), strided=False),
+        # In channels-last, in float32 to more than a few outputs.
+        Rule("0.8 to 1.0", FLOAT32, outputs=(16, math.inf), kernel_elements=(1, 1),
+             channels_last=True),
+        Rule("0.5 to 0.9", BFLOAT16, kernel_elements=(1, 1), channels_last=True),
+        # Dense layers; other channels 0.8 to 4.4.
+        Rule("0.3 to 1.2, two 2.5", BFLOAT16, rank=(2, 3), kernel_elements=(2, math.inf),
+             depthwise=False, whole_vectors=True),
+    ),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def capability() -> str:
+    """The best that this CPU has, of those that the table may name."""
+    names = _native.capabilities().split()
+    return next((name for name in CAPABILITIES if name in names), "generic")
+
+
+def active() -> tuple[Rule, ...]:
+    """The rules for this CPU."""
+    return PYTORCH_IS_FASTER.get(capability(), ())
