@@ -109,6 +109,21 @@ def test_generated_bfloat16_convolutions_have_the_strides_of_pytorch():
     run_python(code, ONEDNN_MAX_CPU_ISA="AVX512_CORE_FP16")
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_weights_that_suggest_channels_last_until_they_are_copied(rank):
+    # oneDNN's backend, which PyTorch takes with two threads, asks the copy.
+    weight = torch.randn(2, *[1] * rank, 2).movedim(-1, 1)[:, :1]
+    x, grad = torch.randn(2, 2, *[1] * rank), torch.randn(2, 2, *[1] * rank)
+    lists = [1] * rank, [0] * rank, [1] * rank, False, [0] * rank, 2, [True] * 3
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with everything_here():
+            compare_one((grad, x, weight, [2], *lists))
+    finally:
+        torch.set_num_threads(threads)
+
+
 @hypothesis.given(
     st.tuples(*[st.sampled_from([1, 2, 3, 8])] * 4).flatmap(lambda n: tensors(n, torch.float32))
 )

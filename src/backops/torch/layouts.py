@@ -24,10 +24,13 @@ def suggested_format(tensor: Any) -> Any:
     Unlike `is_contiguous(memory_format=...)` this is one answer, also for tensors that are dense in
     neither format or in both.
     """
-    order = CHANNELS_LAST_ORDER.get(tensor.dim())
+    return _suggested(tensor.shape, tensor.stride())
+
+
+def _suggested(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    order = CHANNELS_LAST_ORDER.get(len(sizes))
     if order is None:
         return torch.contiguous_format
-    sizes, strides = tensor.shape, tensor.stride()
     if strides[1] == 0:
         return torch.contiguous_format
     least = 0
@@ -36,7 +39,18 @@ def suggested_format(tensor: Any) -> Any:
         if sizes[axis] == 0 or strides[axis] < least or ambiguous:
             return torch.contiguous_format
         least = strides[axis] * max(1, sizes[axis])
-    return CHANNELS_LAST[tensor.dim()]
+    return CHANNELS_LAST[len(sizes)]
+
+
+def _still_suggests(tensor: Any, memory_format: Any) -> bool:
+    """Whether a tensor that was made contiguous in a format suggests that format.
+
+    Sizes of one may leave it open: then the copy suggests nothing, and so does a tensor that needed
+    none.
+    """
+    dense = tensor.is_contiguous(memory_format=memory_format)
+    strides = tensor.stride() if dense else dense_strides(tensor.shape, memory_format)
+    return _suggested(tensor.shape, strides) is memory_format
 
 
 def image_of(tensor: Any) -> Any:
@@ -66,7 +80,10 @@ def gradient_formats(
         return chosen, chosen
     backend = select_backend(input, weight, None, stride, padding, dilation, False, [0], groups)
     chosen = of_input = of_weight = backend_format(x, w, backend)
-    # Where sizes of one leave the format open, backends beside oneDNN have ways of their own.
+    # Where sizes of one leave the format open, oneDNN's backend asks the tensors it has made
+    # contiguous once more, and the others have ways of their own.
+    if backend == Backend.Mkldnn and not (_still_suggests(x, chosen) or _still_suggests(w, chosen)):
+        return torch.contiguous_format, torch.contiguous_format
     if backend == Backend.Slow2d and w.is_contiguous(memory_format=chosen):
         of_weight = suggested_format(w)
     one_per_group = weight.shape[1] == 1 and input.shape[2:].numel() == 1
