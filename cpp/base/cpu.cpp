@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/caches.h"
 #include "base/error.h"
 
 namespace backops {
@@ -81,19 +82,17 @@ void find_capabilities(Cpu& cpu) {
 void find_capabilities(Cpu&) {}
 #endif
 
-// 0 where the system does not tell.
-void find_cache(int name, std::int64_t& bytes) {
-  const long told = name < 0 ? 0 : sysconf(name);
+// What is not told stays.
+void find_cache(int level, std::int64_t& bytes) {
+  const std::int64_t told = cache_bytes(level);
   if (told > 0) bytes = told;
 }
 
 Cpu find_cpu() {
   Cpu cpu;
   find_capabilities(cpu);
-#ifdef _SC_LEVEL1_DCACHE_SIZE
-  find_cache(_SC_LEVEL1_DCACHE_SIZE, cpu.level1_bytes);
-  find_cache(_SC_LEVEL2_CACHE_SIZE, cpu.level2_bytes);
-#endif
+  find_cache(1, cpu.level1_bytes);
+  find_cache(2, cpu.level2_bytes);
   cpu.cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   return cpu;
 }

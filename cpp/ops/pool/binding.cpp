@@ -1,8 +1,8 @@
 #include "ops/pool/binding.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+
+#include "base/caches.h"
 
 namespace backops {
 namespace {
@@ -10,13 +10,7 @@ namespace {
 // Results this large do not stay in any cache: writing past them spares reading them first. A large
 // last-level cache is shared, so a quarter of it counts.
 std::int64_t stream_bytes() {
-  static const std::int64_t bytes = [] {
-    std::int64_t cache = 0;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-#endif
-    return std::max(std::int64_t{48} << 20, cache / 4);
-  }();
+  static const std::int64_t bytes = std::max(std::int64_t{48} << 20, cache_bytes(3) / 4);
   return bytes;
 }
 
