@@ -6,6 +6,11 @@
 #ifdef BACKOPS_AMX
 #include <sys/syscall.h>
 #endif
+#ifdef __APPLE__
+#include <sys/sysctl.h>
+#elif defined(BACKOPS_NEON) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +34,9 @@ constexpr NamedCapability kNames[] = {{Capability::avx2, "avx2"},
                                       {Capability::avx512, "avx512"},
                                       {Capability::wide_512, "wide_512"},
                                       {Capability::avx512_bf16, "avx512_bf16"},
-                                      {Capability::amx, "amx"}};
+                                      {Capability::amx, "amx"},
+                                      {Capability::neon, "neon"},
+                                      {Capability::bf16_products, "bf16_products"}};
 
 #ifdef BACKOPS_X86
 struct CpuidAnswer {
@@ -78,6 +85,24 @@ void find_capabilities(Cpu& cpu) {
   cpu.set(Capability::avx512_bf16, avx512 && (cpuid(7, 1).a & kBFloat16Products) != 0);
   cpu.set(Capability::amx, avx512 && has_amx());
 }
+#elif defined(BACKOPS_NEON)
+bool multiplies_bfloat16() {
+#if defined(__APPLE__)
+  int has = 0;
+  std::size_t bytes = sizeof has;
+  return sysctlbyname("hw.optional.arm.FEAT_BF16", &has, &bytes, nullptr, 0) == 0 && has != 0;
+#elif defined(__linux__)
+  constexpr unsigned long kBFloat16Products = 1ul << 14;  // HWCAP2_BF16, which older headers lack
+  return (getauxval(AT_HWCAP2) & kBFloat16Products) != 0;
+#else
+  return false;
+#endif
+}
+
+void find_capabilities(Cpu& cpu) {
+  cpu.set(Capability::neon);
+  cpu.set(Capability::bf16_products, multiplies_bfloat16());
+}
 #else
 void find_capabilities(Cpu&) {}
 #endif
@@ -99,12 +124,14 @@ Cpu find_cpu() {
 
 Isa read_limit() {
   const char* text = std::getenv("BACKOPS_ISA");
-  if (text == nullptr || *text == '\0') return Isa::amx;
-  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
+  if (text == nullptr || *text == '\0') return isa_levels().back();
+  std::string names;
+  for (const Isa isa : isa_levels()) {
     if (std::string(text) == name_of(isa)) return isa;
+    if (!names.empty()) names += isa == isa_levels().back() ? " or " : ", ";
+    names += name_of(isa);
   }
-  throw Error(ErrorKind::param, "BACKOPS_ISA", "'" + std::string(text) + "'",
-              "expected generic, avx2, avx512, avx512_bf16 or amx");
+  throw Error(ErrorKind::param, "BACKOPS_ISA", "'" + std::string(text) + "'", "expected " + names);
 }
 
 void limit(Cpu& cpu, Isa most) {
@@ -115,6 +142,10 @@ void limit(Cpu& cpu, Isa most) {
     cpu.set(Capability::wide_512, false);
   }
   if (most < Isa::avx2) cpu.set(Capability::avx2, false);
+  if (most < Isa::neon) {
+    cpu.set(Capability::neon, false);
+    cpu.set(Capability::bf16_products, false);
+  }
 }
 
 }  // namespace
@@ -123,7 +154,8 @@ Isa Cpu::isa() const {
   if (has(Capability::amx)) return Isa::amx;
   if (has(Capability::avx512_bf16)) return Isa::avx512_bf16;
   if (has(Capability::avx512)) return Isa::avx512;
-  return has(Capability::avx2) ? Isa::avx2 : Isa::generic;
+  if (has(Capability::avx2)) return Isa::avx2;
+  return has(Capability::neon) ? Isa::neon : Isa::generic;
 }
 
 double Cpu::products_per_cycle(std::int64_t vector_bytes) const {
@@ -143,6 +175,18 @@ const Cpu& active_cpu() {
     return allowed;
   }();
   return cpu;
+}
+
+const std::vector<Isa>& isa_levels() {
+#if defined(__x86_64__)
+  static const std::vector<Isa> levels = {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16,
+                                          Isa::amx};
+#elif defined(__aarch64__)
+  static const std::vector<Isa> levels = {Isa::generic, Isa::neon};
+#else
+  static const std::vector<Isa> levels = {Isa::generic};
+#endif
+  return levels;
 }
 
 Isa detected_isa() { return detected_cpu().isa(); }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/export.h"
 #include "base/isa.h"
@@ -12,11 +13,13 @@
 namespace backops {
 
 enum class Capability : std::uint8_t {
-  avx2,         // with FMA and F16C
-  avx512,       // F, BW, DQ, VL
-  avx512_bf16,  // products of bfloat16 pairs
-  amx,          // tiles of bfloat16
-  wide_512,     // multiplies 512 bits at once, not 256 twice
+  avx2,           // with FMA and F16C
+  avx512,         // F, BW, DQ, VL
+  avx512_bf16,    // products of bfloat16 pairs
+  amx,            // tiles of bfloat16
+  wide_512,       // multiplies 512 bits at once, not 256 twice
+  neon,           // of every AArch64
+  bf16_products,  // of ARM: products of bfloat16 pairs
 };
 
 struct Cpu {
@@ -45,6 +48,9 @@ BACKOPS_API const Cpu& detected_cpu();
 // The same without what BACKOPS_ISA forbids, which is read once. Throws Error for a level that is
 // none.
 BACKOPS_API const Cpu& active_cpu();
+
+// What BACKOPS_ISA may be on this architecture, least first.
+BACKOPS_API const std::vector<Isa>& isa_levels();
 
 // One that tests describe: names as capability_names() has them, a space between. Throws Error for
 // a name that is none.

@@ -7,8 +7,8 @@
 
 namespace backops {
 
-// Each includes the ones before it.
-enum class Isa : std::uint8_t { generic, avx2, avx512, avx512_bf16, amx };
+// Each includes the ones before it that its architecture has.
+enum class Isa : std::uint8_t { generic, neon, avx2, avx512, avx512_bf16, amx };
 
 constexpr const char* name_of(Isa isa) {
   switch (isa) {
@@ -16,6 +16,7 @@ constexpr const char* name_of(Isa isa) {
     case Isa::avx512_bf16: return "avx512_bf16";
     case Isa::avx512: return "avx512";
     case Isa::avx2: return "avx2";
+    case Isa::neon: return "neon";
     default: return "generic";
   }
 }

@@ -73,6 +73,11 @@ void bind_settings(nb::module_& m) {
   // Not done while the module loads: an error there would always be an ImportError.
   m.def("read_environment", read_environment);
   m.def("isa", [] { return name_of(active_isa()); });
+  m.def("isa_levels", [] {
+    nb::list names;
+    for (const Isa isa : isa_levels()) names.append(name_of(isa));
+    return names;
+  });
   m.def("capabilities", [] { return capability_names(active_cpu()); });
   m.def("cache_bytes",
         [] { return nb::make_tuple(active_cpu().level1_bytes, active_cpu().level2_bytes); });

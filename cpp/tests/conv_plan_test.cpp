@@ -387,8 +387,9 @@ void test_every_engine_follows_the_definition() {
   }
   force_engine(nullptr);
   CHECK_EQUAL(runs["plain"], problems);
-  CHECK(runs["blocks"] > 150 && runs["lanes"] > 80 && runs["folded"] > 15);
   const Cpu& cpu = detected_cpu();
+  CHECK(runs["blocks"] > 150 && runs["lanes"] > 80);
+  CHECK(runs["folded"] > (cpu.isa() == Isa::neon ? 5 : 15));  // few channels fill short vectors
   if (has_matrices(cpu) && cpu.isa() >= Isa::avx512) CHECK(runs["matrix"] > 15);
   for (const auto& [name, count] : runs) std::printf("%s: %d problems\n", name.c_str(), count);
 }

@@ -231,7 +231,9 @@ void test_described_cpus_choose_their_engines() {
     CHECK_EQUAL(chosen(far, cpu), "plain");
   }
   CHECK_EQUAL(chosen(first_layer, avx512), "folded");
+#ifdef BACKOPS_X86  // it needs their kernels
   CHECK_EQUAL(chosen(dense, amx), "matrix");
+#endif
 #ifndef BACKOPS_PLAIN_MATRICES
   CHECK_EQUAL(chosen(dense, avx512), "blocks");
   CHECK_EQUAL(chosen(dense, avx2), "blocks");
@@ -239,7 +241,7 @@ void test_described_cpus_choose_their_engines() {
 }
 
 void test_capabilities_have_names() {
-  const std::string names = "avx2 avx512 wide_512 avx512_bf16 amx";
+  const std::string names = "avx2 avx512 wide_512 avx512_bf16 amx neon bf16_products";
   CHECK_EQUAL(capability_names(described_cpu(names, 1, 2)), names);
   CHECK_EQUAL(described_cpu("avx2", 1, 2).level2_bytes, 2);
   CHECK_EQUAL(error_of([] { described_cpu("avx2 sse9", 1, 2); }),

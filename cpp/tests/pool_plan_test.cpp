@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
+#include "base/cpu.h"
 #include "ops/pool/plan.h"
 #include "tests/check.h"
 #include "tests/elements.h"
@@ -266,7 +266,7 @@ void check_problem(Random& random, const PoolProblem& p, double special) {
   if (special != 0 && count > 0) grad_output.set(random.integer(0, count - 1), special);
   const Expected expected = expected_gradient(p, grad_output);
   std::vector<char> generic;
-  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512}) {
+  for (const Isa isa : isa_levels()) {
     if (isa > detected_isa()) break;
     const PoolPlan plan(p, isa);
     const int threads = static_cast<int>(random.integer(1, 4));

@@ -11,6 +11,12 @@ from tests.support.paths import TESTS
 ENGINES = [name for name, _ in backops._native.conv_engines()]
 
 
+on_x86 = pytest.mark.skipif(
+    "avx2" not in backops._native.isa_levels(), reason="another architecture has other vectors"
+)
+
+
+@on_x86
 def test_choices_are_those_written_down():
     written = (TESTS / "cases" / "conv_choices.txt").read_text(encoding="utf-8")
     assert conv_choices.choices().splitlines() == written.splitlines(), (
@@ -18,6 +24,7 @@ def test_choices_are_those_written_down():
     )
 
 
+@on_x86
 def test_every_engine_but_plain_is_chosen_somewhere():
     chosen = {
         conv_choices.engine_of(case, dtype, cpu).split()[0]

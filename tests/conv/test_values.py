@@ -384,7 +384,7 @@ def test_every_instruction_set_agrees_with_reference(level):
     kernels = run_python(code, BACKOPS_ISA=level).stdout.splitlines()
     assert len(kernels) == len(CASES) * len(DTYPES)
     beyond = {
-        "generic": ("avx", "amx"),
+        "generic": ("avx", "amx", "neon"),
         "avx2": ("avx512", "amx"),
         "avx512": ("avx512_bf16", "amx"),
         "avx512_bf16": ("amx",),
