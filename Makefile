@@ -10,6 +10,7 @@
 #   make figures   all of these benchmarks, into the file of this CPU in docs/figures; tables and picture
 #   make figures-avx2  the same with both sides held to AVX2
 #   make picture   pictures, and the tables of figures, from the files in docs/figures
+#   make arm       the C++ and C tests for AArch64, cross-built, under QEMU (needs Debian's packages)
 #   make fuzz      generated cases for as long as you let it (FUZZ_MINUTES=10)
 #   make format    format all sources
 #
@@ -31,7 +32,7 @@ CPP_FILES := $(shell find cpp examples tests/c -name '*.h' -o -name '*.cpp' -o -
   -o -name '*.c')
 
 .PHONY: demo test bench bench-layers bench-train figures figures-avx2 docs picture fuzz format lint types unit sanitize slow clean \
-  test-python unit-without-torch
+  test-python unit-without-torch arm arm-tools
 
 demo: $(VENV)/installed
 	$(BIN)/python -m backops demo
@@ -134,6 +135,14 @@ test-python:
 
 unit-without-torch: $(VENV)/installed $(VENV)/tools-without-torch
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --without-torch
+
+# What is missing is installed if Debian has it and this is root; else it says what that is.
+arm-tools:
+	$(PYTHON) -m tests.run_arm --tools-only
+
+# With the package, whose bits pooling must have there, too.
+arm: arm-tools $(VENV)/installed $(VENV)/test-tools
+	$(BIN)/python -m tests.run_arm --jobs $(JOBS)
 
 slow: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m pytest -q -m slow

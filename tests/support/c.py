@@ -22,7 +22,9 @@ LINKED_AS = (
 
 
 def compiler(language: str = "c") -> str:
-    names = ("cc", "gcc") if language == "c" else ("c++", "g++")
+    """CC or CXX where that is a program's name, as in builds for another processor."""
+    names = ("CC", "cc", "gcc") if language == "c" else ("CXX", "c++", "g++")
+    names = (os.environ.get(names[0], ""), *names[1:])
     found = next(filter(None, map(shutil.which, names)), None)
     assert found, f"these tests need a compiler of {language}"
     return found
