@@ -73,7 +73,11 @@ template <int kBytes, int kTargetStep, int kSourceStep>
 void copy_steps(char* target, const char* source, std::int64_t count) {
   auto* const to = reinterpret_cast<Loose<ElementOf<kBytes>>*>(target);
   const auto* const from = reinterpret_cast<const Loose<ElementOf<kBytes>>*>(source);
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
   for (std::int64_t i = 0; i < count; ++i) to[i * kTargetStep] = from[i * kSourceStep];
 }
 

@@ -42,7 +42,7 @@ def run_suite(
     show: bool = True,
 ) -> list[Result]:
     """Runs the cases that `resume` does not hold yet; all results, in the order of the cases."""
-    cpus = len(os.sched_getaffinity(0))
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = jobs or cpus
     keys = {case.label: case.key(target.name, *rules.key) for case in cases}
     known = {} if resume is None else read_known(resume)
