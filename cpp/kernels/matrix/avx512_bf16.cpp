@@ -72,8 +72,9 @@ void multiply_rows(const MatrixProducts& args, const BFloat16Bits* left_rows, fl
   for (const MatrixRun *run = a.runs, *last = run + a.run_count; run != last; ++run) {
     const BFloat16Bits* left = left_rows + run->left;
     const BFloat16Bits* right = a.right + run->right;
-    const int pairs = last - run > a.short_runs ? kTileDepth / 2 : kTileDepth / 4;
-    for (std::int64_t k = 0; k < a.steps; ++k, left += kTileSize, right += kTileSize) {
+    std::int64_t left_over = (a.steps * kTileDepth - (last - run > a.short_runs ? 0 : a.spare)) / 2;
+    for (; left_over > 0; left_over -= kTileDepth / 2, left += kTileSize, right += kTileSize) {
+      const auto pairs = static_cast<int>(left_over < kTileDepth / 2 ? left_over : kTileDepth / 2);
       for (int piece = 0; piece < kPieces * kPieces; ++piece) {
         add_step<kColumns>(sums, left + piece / kPieces * a.left_pitch,
                            right + piece % kPieces * a.right_pitch, a.right_tile, pairs);
@@ -85,7 +86,7 @@ void multiply_rows(const MatrixProducts& args, const BFloat16Bits* left_rows, fl
 
 template <int kPieces, int kColumns>
 void multiply_tiles(const MatrixProducts& a) {
-  for (std::int64_t row = 0; row < a.row_tiles * kTileRows; row += kRowsAtOnce) {
+  for (std::int64_t row = 0; row < a.rows; row += kRowsAtOnce) {
     const BFloat16Bits* const left =
         a.left + row / kTileRows * a.left_tile + row % kTileRows * kTileDepth;
     multiply_rows<kPieces, kColumns>(a, left, a.sums + row * a.sum_step);

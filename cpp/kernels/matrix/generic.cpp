@@ -34,8 +34,9 @@ float widened(BFloat16Bits number) {
 void pack_number(const PackTarget& target, std::int64_t index, float number) {
   constexpr std::uint32_t kSign = 0x80000000, kUpperHalf = 0xffff0000;
   const std::uint32_t magnitude = bits_of(number) & ~kSign;
-  if (magnitude - 1 < target.found->least) target.found->least = magnitude - 1;
-  if (magnitude > target.found->most) target.found->most = magnitude;
+  std::uint32_t &least = target.found->least[0], &most = target.found->most[0];
+  if (magnitude - 1 < least) least = magnitude - 1;
+  if (magnitude > most) most = magnitude;
   BFloat16Bits* to = target.to + index;
   if (target.pieces == 2) {
     *to = static_cast<BFloat16Bits>(bits_of(number) >> 16);

@@ -20,6 +20,29 @@ constexpr int kTileSize = kTileRows * kTileDepth;  // numbers of a matrix
 // one; as float32.
 struct Magnitudes {
   std::uint32_t least = UINT32_MAX, most = 0;
+
+  void add(const Magnitudes& other) {
+    if (other.least < least) least = other.least;
+    if (other.most > most) most = other.most;
+  }
+};
+
+// The same of every lane of what has been packed: many calls are short, and lanes are joined once.
+struct LaneMagnitudes {
+  LaneMagnitudes() {
+    for (int lane = 0; lane < kTileRows; ++lane) {
+      least[lane] = UINT32_MAX;
+      most[lane] = 0;
+    }
+  }
+  Magnitudes joined() const {
+    Magnitudes all;
+    for (int lane = 0; lane < kTileRows; ++lane) all.add({least[lane], most[lane]});
+    return all;
+  }
+
+  alignas(64) std::uint32_t least[kTileRows];
+  alignas(64) std::uint32_t most[kTileRows];
 };
 
 // Packing: float32 numbers in the order that products want. The second pieces of all, if there are
@@ -28,7 +51,7 @@ struct PackTarget {
   BFloat16Bits* to;
   std::int64_t piece_pitch;
   int pieces;
-  Magnitudes* found;
+  LaneMagnitudes* found;
 };
 
 // to[p * 32 + c] = c < 16 ? first[p * 16 + c] : second[p * 16 + c - 16], or zeros without a second.
@@ -65,18 +88,20 @@ struct MatrixRun {
 //   left[r.left + row / 16 * left_tile + k / 32 * 512 + row % 16 * 32 + k % 32] *
 //   right[r.right + column / 16 * right_tile + k / 32 * 512 + pair(k % 32, column % 16)]
 // where pair is the order of PackPairs, of all pieces of both. Rows and columns come in tiles of
-// 16, one or two. In the last runs, `short_runs` of them, every second 16 numbers of a row on the
-// left are zeros, and may be left out.
+// 16, one or two; sums of rows from `rows` on may become anything. In the last runs, `short_runs`
+// of them, the last `spare` numbers of the last step are zeros on the left, and may be left out.
 struct MatrixProducts {
   const BFloat16Bits* left;
   const BFloat16Bits* right;
   const MatrixRun* runs;
   std::int64_t run_count, short_runs, steps;
+  std::int64_t spare;                    // an even number, less than a step
   std::int64_t left_tile, right_tile;    // between tiles of rows or columns
   std::int64_t left_pitch, right_pitch;  // between pieces
   float* sums;
   std::int64_t sum_step, sum_tile;
   int row_tiles, column_tiles, pieces;
+  std::int64_t rows;
   bool adds;  // to what the sums are already
 };
 

@@ -13,13 +13,13 @@ namespace {
 // Adds to what was found when it goes.
 class Watch {
  public:
-  explicit Watch(Magnitudes& found)
-      : found_(found), least_(_mm512_set1_epi32(-1)), most_(_mm512_setzero_si512()) {}
+  explicit Watch(LaneMagnitudes& found)
+      : found_(found),
+        least_(_mm512_load_si512(found.least)),
+        most_(_mm512_load_si512(found.most)) {}
   ~Watch() {
-    const std::uint32_t least = _mm512_reduce_min_epu32(least_);
-    const std::uint32_t most = _mm512_reduce_max_epu32(most_);
-    if (least < found_.least) found_.least = least;
-    if (most > found_.most) found_.most = most;
+    _mm512_store_si512(found_.least, least_);
+    _mm512_store_si512(found_.most, most_);
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -35,7 +35,7 @@ class Watch {
   }
 
  private:
-  Magnitudes& found_;
+  LaneMagnitudes& found_;
   __m512i least_, most_;
 };
 

@@ -30,7 +30,7 @@ constexpr double kMostSumBytes = 1e6;      // of weight sums that are made in pa
 constexpr double kMostPartBytes = 3e6;     // of weight sums, all parts together
 constexpr double kMostSharedBytes = 64e6;  // of all tiles, where they are kept for all tasks
 constexpr double kMostPlaces = 8;          // for each output
-constexpr std::int64_t kMostTaps = 128;
+constexpr std::int64_t kMostTaps = 256;
 constexpr std::int64_t kMostStride = 8;
 constexpr std::int64_t kMostReach = std::int64_t{1} << 24;  // along an axis
 
@@ -55,11 +55,14 @@ class MatrixEngine : public ConvEngine {
         copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         n_(s_, kLanes, false),
         wanted_(task.cuts.parts()),
+        level2_bytes_(static_cast<double>(task.cpu.level2_bytes)),
         is_shared_(weight_bytes() > kMostSumBytes),
         place_bytes_(MatrixLayout::place_bytes(s_, n_, pieces_of(task.dtype))),
         tiles_(choose_tiles(task.cpu)),
         m_(s_, n_, tiles_, pieces_of(task.dtype)),
-        at_(s_, n_, tiles_, m_, is_shared_),
+        at_(s_, n_, tiles_, m_, is_shared_,
+            pairs_at_once(n_.outputs.all_pairs(),
+                          weight_bytes() / static_cast<double>(n_.outputs.all_pairs()))),
         packing_(s_, n_, tiles_, m_, at_, matrix_, copy_),
         products_(s_, n_, tiles_, m_, at_, matrix_, copy_) {
     if (tiles_.fit()) schedule();
@@ -119,13 +122,14 @@ class MatrixEngine : public ConvEngine {
  private:
   static constexpr int kOwnPhases = 3;
 
-  // All of some tiles; or the weights of a pair of output blocks; or a pair of input blocks of some
+  // All of some tiles; or the weights of pairs of output blocks; or pairs of input blocks of some
   // tiles.
   enum class Kind : std::uint8_t { tiles, outputs, inputs };
   struct Task {
     Kind kind;
     Range tiles;
-    std::int64_t number;  // of the part or the pair
+    std::int64_t part;
+    Range pairs;
   };
 
   // Larger ones than the cache has room for, if those would be mostly zeros and what neighbours
@@ -173,28 +177,42 @@ class MatrixEngine : public ConvEngine {
       }
       parts = std::min(parts, tiles);
       for (std::int64_t part = 0; part < parts; ++part) {
-        tasks_.push_back({Kind::tiles, share_of(tiles, parts, part), part});
+        tasks_.push_back({Kind::tiles, share_of(tiles, parts, part), part, {}});
       }
       return at_.set_parts(parts);
     }
     at_.set_parts(tiles);  // of the bias sums
-    for (std::int64_t pair = 0; s_.makes_weight && pair < n_.outputs.all_pairs(); ++pair) {
-      tasks_.push_back({Kind::outputs, {0, tiles}, pair});
-    }
-    const std::int64_t ranges =
-        std::min(ceil_divide(kTasksPerThread * wanted_, n_.inputs.all_pairs()), tiles);
-    for (std::int64_t pair = 0; s_.makes_input && pair < n_.inputs.all_pairs(); ++pair) {
+    for_pairs(s_.makes_weight ? n_.outputs.all_pairs() : 0, at_.pairs_at_once(),
+              [&](const Range& pairs) { tasks_.push_back({Kind::outputs, {0, tiles}, 0, pairs}); });
+    const double pair_bytes =
+        static_cast<double>(m_.weight_pair()) * static_cast<double>(sizeof(BFloat16Bits));
+    const std::int64_t inputs = pairs_at_once(n_.inputs.all_pairs(), pair_bytes);
+    const std::int64_t ranges = std::min(
+        ceil_divide(kTasksPerThread * wanted_, ceil_divide(n_.inputs.all_pairs(), inputs)), tiles);
+    for_pairs(s_.makes_input ? n_.inputs.all_pairs() : 0, inputs, [&](const Range& pairs) {
       for (std::int64_t range = 0; range < ranges; ++range) {
-        tasks_.push_back({Kind::inputs, share_of(tiles, ranges, range), pair});
+        tasks_.push_back({Kind::inputs, share_of(tiles, ranges, range), 0, pairs});
       }
-    }
+    });
+  }
+
+  // What a task reads, it reads once for so many pairs, whose own numbers stay in the cache.
+  std::int64_t pairs_at_once(std::int64_t pairs, double pair_bytes) const {
+    constexpr double kShare = 0.3;  // of a second-level cache
+    const auto fitting = static_cast<std::int64_t>(kShare * level2_bytes_ / pair_bytes);
+    return std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(1, pairs / (2 * wanted_)));
+  }
+  template <class Body>
+  static void for_pairs(std::int64_t pairs, std::int64_t at_once, const Body& body) {
+    const std::int64_t parts = ceil_divide(pairs, at_once);
+    for (std::int64_t part = 0; part < parts; ++part) body(share_of(pairs, parts, part));
   }
 
   bool are_all_normal(const ConvBuffers& b) const {
     const Magnitudes* from = at_.magnitudes(b);
     const auto next = [&](std::int64_t count) {
       Magnitudes all;
-      for (std::int64_t i = 0; i < count; ++i) all = joined(all, *from++);
+      for (std::int64_t i = 0; i < count; ++i) all.add(*from++);
       return all;
     };
     const Magnitudes output = next(at_.output_magnitudes()), input = next(at_.input_magnitudes());
@@ -220,12 +238,16 @@ class MatrixEngine : public ConvEngine {
 
   void work_task(const ConvBuffers& b, const Task& task) const {
     if (task.kind == Kind::outputs) {
-      float* const all_sums = at_.own_sums(b) - n_.sums_of_pair(task.number);
-      products_.add_weights(b, task.tiles, task.number, all_sums, false);
-      products_.write_weights(b, task.number, all_sums, 1);
+      float* const all_sums = at_.own_sums(b) - n_.sums_of_pair(task.pairs.begin);
+      products_.add_weights(b, task.tiles, task.pairs, all_sums, false);
+      for (std::int64_t pair = task.pairs.begin; pair < task.pairs.end; ++pair) {
+        products_.write_weights(b, pair, all_sums, 1);
+      }
     } else if (task.kind == Kind::inputs) {
       for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
-        products_.write_inputs(b, index, task.number);
+        for (std::int64_t pair = task.pairs.begin; pair < task.pairs.end; ++pair) {
+          products_.write_inputs(b, index, pair);
+        }
       }
     } else {
       work_tiles(b, task);
@@ -234,17 +256,18 @@ class MatrixEngine : public ConvEngine {
 
   void work_tiles(const ConvBuffers& b, const Task& task) const {
     Magnitudes output, input;
-    const std::int64_t part = task.number;
+    const std::int64_t part = task.part;
     for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
       const bool is_first = index == task.tiles.begin;
       for (std::int64_t pair = 0; pair < n_.outputs.all_pairs(); ++pair) {
-        output = joined(output, packing_.bring_output(b, index, pair, part, is_first));
+        output.add(packing_.bring_output(b, index, pair, part, is_first));
       }
       for (std::int64_t pair = 0; s_.makes_weight && pair < n_.inputs.all_pairs(); ++pair) {
-        input = joined(input, packing_.bring_input(b, index, pair));
+        input.add(packing_.bring_input(b, index, pair));
       }
-      for (std::int64_t pair = 0; s_.makes_weight && pair < n_.outputs.all_pairs(); ++pair) {
-        products_.add_weights(b, {index, index + 1}, pair, at_.sums(b, part), !is_first);
+      if (s_.makes_weight) {
+        products_.add_weights(b, {index, index + 1}, {0, n_.outputs.all_pairs()}, at_.sums(b, part),
+                              !is_first);
       }
       for (std::int64_t pair = 0; s_.makes_input && pair < n_.inputs.all_pairs(); ++pair) {
         products_.write_inputs(b, index, pair);
@@ -268,6 +291,7 @@ class MatrixEngine : public ConvEngine {
   const TileCopy<float> copy_;
   const BlockSizes n_;
   const std::int64_t wanted_;
+  const double level2_bytes_;
   const bool is_shared_;
   const double place_bytes_;
   const MatrixTiles tiles_;
@@ -298,9 +322,9 @@ std::string matrix_refusal(const ConvTask& task) {
     if (std::max({s.padding[axis], s.in[axis], s.dilation[axis]}) > kMostReach) {
       return "sizes above 2^24";
     }
-    if (s.kernel[axis] > kMostTaps) return "kernels of more than 128 elements";
+    if (s.kernel[axis] > kMostTaps) return "kernels of more than 256 elements";
   }
-  if (s.taps() > kMostTaps) return "kernels of more than 128 elements";
+  if (s.taps() > kMostTaps) return "kernels of more than 256 elements";
   if (conv_kernels(task.cpu.isa(), task.dtype).lanes != kLanes) return "vectors of another width";
   return "";
 }

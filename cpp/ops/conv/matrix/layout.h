@@ -132,6 +132,7 @@ class MatrixLayout {
     }
     orders_ = (has_order_[0] ? 1 : 0) + (has_order_[1] ? 1 : 0);
     steps = ceil_divide(most, kTileDepth);
+    spare = (steps * kTileDepth - most) / 2 * 2;
     output_places_ = (tiles_.places() + kTileDepth) | 1;
     const std::int64_t last = first + steps * kTileDepth;
     place_pairs_ = ((last + taps.back().shift) / 2 + 1) | 1;
@@ -147,6 +148,7 @@ class MatrixLayout {
  public:
   const int pieces;
   std::int64_t steps = 0;  // of 32 places, that the outputs of a tile take
+  std::int64_t spare = 0;  // places of the last one that they do not take, an even number
   std::vector<Plane> planes;
   std::vector<Tap> taps;
 };

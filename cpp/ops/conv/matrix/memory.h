@@ -18,16 +18,22 @@ class MatrixMemory {
   static constexpr int kPair = BlockSizes::kPair;
   static constexpr std::int64_t kLanes = kTileRows;
 
-  // `is_shared`: all tiles are kept in the engine's memory until the sums of some outputs are
-  // complete.
+  // `is_shared`: all tiles are kept in the engine's memory until the sums of `pairs_at_once` pairs
+  // of output blocks are complete.
   MatrixMemory(const ConvShape& shape, const BlockSizes& sizes, const MatrixTiles& tiles,
-               const MatrixLayout& layout, bool is_shared)
-      : s_(shape), n_(sizes), tiles_(tiles), m_(layout), is_shared_(is_shared) {
+               const MatrixLayout& layout, bool is_shared, std::int64_t pairs_at_once)
+      : s_(shape),
+        n_(sizes),
+        tiles_(tiles),
+        m_(layout),
+        is_shared_(is_shared),
+        pairs_at_once_(pairs_at_once) {
     if (tiles.fit()) place_tensors();
   }
 
   void set_parts(std::int64_t parts) { parts_ = parts; }
   std::int64_t parts() const { return parts_; }
+  std::int64_t pairs_at_once() const { return pairs_at_once_; }
   std::size_t tile_bytes() const { return tile_bytes_; }
   std::size_t worker_bytes() const { return worker_bytes_; }
   std::size_t engine_bytes() const {
@@ -124,8 +130,8 @@ class MatrixMemory {
     results_at_ = after(staged_at_, std::max(kPair * staged_pitch(), weights), sizeof(float));
     own_sums_at_ = after(results_at_, s_.makes_input ? kPair * result_pitch() : 0, sizeof(float));
     const bool has_own = s_.makes_weight && is_shared_;
-    worker_bytes_ = after(own_sums_at_, has_own ? kPair * kLanes * n_.inputs.padded() * n_.taps : 0,
-                          sizeof(float));
+    const std::int64_t own = pairs_at_once_ * kPair * kLanes * n_.inputs.padded() * n_.taps;
+    worker_bytes_ = after(own_sums_at_, has_own ? own : 0, sizeof(float));
   }
 
   const ConvShape& s_;
@@ -133,6 +139,7 @@ class MatrixMemory {
   const MatrixTiles& tiles_;
   const MatrixLayout& m_;
   const bool is_shared_;
+  const std::int64_t pairs_at_once_;
   std::int64_t parts_ = 1;
   std::size_t careful_bytes_ = 0;
   std::size_t rows_at_ = 0, input_at_ = 0, tile_bytes_ = 0;

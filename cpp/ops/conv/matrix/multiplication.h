@@ -30,56 +30,28 @@ class MatrixMultiplication {
     if (tiles.fit()) list_runs();
   }
 
-  // Sums of a pair of output blocks: (pairs of input blocks, taps, outputs, inputs).
-  void add_weights(const ConvBuffers& b, const Range& tiles, std::int64_t pair, float* all_sums,
+  // Sums of pairs of output blocks, each (pairs of input blocks, taps, outputs, inputs).
+  void add_weights(const ConvBuffers& b, const Range& tiles, const Range& pairs, float* all_sums,
                    bool adds) const {
-    const std::int64_t group = pair / n_.outputs.pairs();
-    const std::int64_t tile_numbers =
-        static_cast<std::int64_t>(at_.tile_bytes() / sizeof(BFloat16Bits));
     const std::int64_t runs_at_once =
         std::clamp<std::int64_t>(kStepsAtOnce / m_.steps, 1, kStepsAtOnce);
     const std::int64_t steps_at_once = ceil_divide(m_.steps, ceil_divide(m_.steps, kStepsAtOnce));
-    MatrixRun runs[kStepsAtOnce];
-    std::int64_t starts[kStepsAtOnce];
-    MatrixProducts p{};
-    p.runs = runs;
-    p.pieces = m_.pieces;
-    p.left_tile = m_.rows_block();
-    p.left_pitch = m_.rows_piece();
-    p.right_tile = m_.input_block();
-    p.right_pitch = m_.input_piece();
-    p.sum_tile = kLanes;
-    p.row_tiles = n_.outputs.blocks_of_pair(pair);
-    float* sums_of_inputs = all_sums + n_.sums_of_pair(pair);
+    Places places;
     for (std::int64_t i = 0; i < n_.inputs.pairs(); ++i) {
-      const std::int64_t inputs = group * n_.inputs.pairs() + i;
-      p.column_tiles = n_.inputs.blocks_of_pair(inputs);
-      p.sum_step = p.column_tiles * kLanes;
-      const std::int64_t tap_sums = p.row_tiles * kLanes * p.sum_step;
-      for (std::int64_t first = tiles.begin; first < tiles.end; first += runs_at_once) {
-        char* const base = at_.tile_memory(b, first);
-        p.run_count = std::min(runs_at_once, tiles.end - first);
-        for (std::int64_t run = 0; run < p.run_count; ++run) {
-          starts[run] = tiles_.tile(first + run).span(&MatrixAxis::Section::outputs).begin;
+      for (places.tile = tiles.begin; places.tile < tiles.end; places.tile += runs_at_once) {
+        places.count = std::min(runs_at_once, tiles.end - places.tile);
+        for (std::int64_t run = 0; run < places.count; ++run) {
+          places.starts[run] =
+              tiles_.tile(places.tile + run).span(&MatrixAxis::Section::outputs).begin;
         }
-        for (std::int64_t step = 0; step < m_.steps; step += steps_at_once) {
-          p.steps = std::min(steps_at_once, m_.steps - step);
-          p.left = at_.rows_of(base) + pair * kPair * m_.rows_block() + step * kTileSize;
-          p.right = at_.input_of(base) + n_.inputs.first_block(inputs) * m_.input_block() +
-                    step * kTileSize;
-          p.adds = adds || first > tiles.begin || step > 0;
-          for (std::int64_t tap = 0; tap < n_.taps; ++tap) {
-            const MatrixLayout::Tap& own = m_.taps[static_cast<std::size_t>(tap)];
-            for (std::int64_t run = 0; run < p.run_count; ++run) {
-              const std::int64_t at = run * tile_numbers;
-              runs[run] = {at, at + m_.input_at(own.plane, starts[run] + own.shift)};
-            }
-            p.sums = sums_of_inputs + tap * tap_sums;
-            matrix_.multiply(p);
+        for (places.step = 0; places.step < m_.steps; places.step += steps_at_once) {
+          places.steps = std::min(steps_at_once, m_.steps - places.step);
+          const bool is_first = places.tile == tiles.begin && places.step == 0;
+          for (std::int64_t pair = pairs.begin; pair < pairs.end; ++pair) {
+            add_places(b, places, pair, i, all_sums + n_.sums_of_pair(pair), adds || !is_first);
           }
         }
       }
-      sums_of_inputs += n_.taps * tap_sums;
     }
   }
 
@@ -114,6 +86,7 @@ class MatrixMultiplication {
     const std::int64_t* const s = s_.stride;
     MatrixProducts p{};
     p.steps = 1;
+    p.spare = kTileDepth / 2;
     p.pieces = m_.pieces;
     p.left_tile = kTileSize;
     p.left_pitch = m_.output_piece();
@@ -131,12 +104,15 @@ class MatrixMultiplication {
         p.runs = runs.data();
         p.run_count = static_cast<std::int64_t>(runs.size());
         p.short_runs = n_.outputs.blocks() % kPair == 0 ? 0 : p.run_count / n_.outputs.pairs();
-        for (std::int64_t place = own.begin; place < own.end; place += kPair * kTileRows) {
-          p.row_tiles = own.end - place > kTileRows ? 2 : 1;
-          p.left = output + place * kTileDepth;
-          p.sums = at_.results(b) + ((place - own.begin) * s[2] + column) * kLanes;
-          matrix_.multiply(p);
-        }
+        for_slices(tile, [&](const Range& places) {
+          for (std::int64_t place = places.begin; place < places.end; place += p.rows) {
+            p.rows = std::min<std::int64_t>(places.end - place, kPair * kTileRows);
+            p.row_tiles = p.rows > kTileRows ? 2 : 1;
+            p.left = output + place * kTileDepth;
+            p.sums = at_.results(b) + ((place - own.begin) * s[2] + column) * kLanes;
+            matrix_.multiply(p);
+          }
+        });
       }
       put_rows(b, tile, pair, row / s[1], row % s[1]);
     }
@@ -147,6 +123,67 @@ class MatrixMultiplication {
   static constexpr std::int64_t kLanes = kTileRows;
   // Steps of products between loading and storing sums.
   static constexpr std::int64_t kStepsAtOnce = 8;
+
+  // Calls body(places) for the results of each slice of each image: there are rows of zeros between
+  // them.
+  template <class Body>
+  static void for_slices(const MatrixTile& tile, const Body& body) {
+    const Range &d = tile.axes[0].results, &h = tile.axes[1].results, &w = tile.axes[2].results;
+    for (std::int64_t image = tile.images.begin; image < tile.images.end; ++image) {
+      for (std::int64_t slice = d.begin; slice < d.end; ++slice) {
+        body(Range{tile.place(image, slice, h.begin, w.begin),
+                   tile.place(image, slice, h.end - 1, w.end - 1) + 1});
+      }
+    }
+  }
+
+  // Of some tiles, those that are multiplied together.
+  struct Places {
+    std::int64_t tile, count;  // of tiles, in whose memory they are
+    std::int64_t step, steps;
+    std::int64_t starts[kStepsAtOnce];  // of each tile
+  };
+
+  // All taps of a pair of output blocks and one of input blocks.
+  void add_places(const ConvBuffers& b, const Places& places, std::int64_t pair,
+                  std::int64_t input_pair, float* sums, bool adds) const {
+    const std::int64_t inputs = n_.outputs.group_of_pair(pair) * n_.inputs.pairs() + input_pair;
+    const std::int64_t tile_numbers =
+        static_cast<std::int64_t>(at_.tile_bytes() / sizeof(BFloat16Bits));
+    char* const base = at_.tile_memory(b, places.tile);
+    MatrixRun runs[kStepsAtOnce];
+    MatrixProducts p{};
+    p.runs = runs;
+    p.run_count = places.count;
+    p.steps = places.steps;
+    p.short_runs = places.step + places.steps == m_.steps ? p.run_count : 0;
+    p.spare = m_.spare;
+    p.pieces = m_.pieces;
+    p.left = at_.rows_of(base) + pair * kPair * m_.rows_block() + places.step * kTileSize;
+    p.left_tile = m_.rows_block();
+    p.left_pitch = m_.rows_piece();
+    p.right = at_.input_of(base) + n_.inputs.first_block(inputs) * m_.input_block() +
+              places.step * kTileSize;
+    p.right_tile = m_.input_block();
+    p.right_pitch = m_.input_piece();
+    p.row_tiles = n_.outputs.blocks_of_pair(pair);
+    p.column_tiles = n_.inputs.blocks_of_pair(inputs);
+    p.sum_step = p.column_tiles * kLanes;
+    p.sum_tile = kLanes;
+    p.adds = adds;
+    const std::int64_t rows = p.row_tiles * kLanes;
+    p.rows = rows;
+    sums += rows * n_.taps * input_pair * kPair * kLanes;
+    for (const MatrixLayout::Tap& tap : m_.taps) {
+      for (std::int64_t run = 0; run < places.count; ++run) {
+        const std::int64_t at = run * tile_numbers;
+        runs[run] = {at, at + m_.input_at(tap.plane, places.starts[run] + tap.shift)};
+      }
+      p.sums = sums;
+      matrix_.multiply(p);
+      sums += rows * p.sum_step;
+    }
+  }
 
   // Of the input product, by the remainders of its positions.
   void list_runs() {

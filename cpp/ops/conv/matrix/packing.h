@@ -14,10 +14,6 @@
 
 namespace backops {
 
-inline Magnitudes joined(const Magnitudes& a, const Magnitudes& b) {
-  return {std::min(a.least, b.least), std::max(a.most, b.most)};
-}
-
 class MatrixPacking {
  public:
   MatrixPacking(const ConvShape& shape, const BlockSizes& sizes, const MatrixTiles& tiles,
@@ -34,7 +30,7 @@ class MatrixPacking {
 
   Magnitudes pack_weights(const ConvBuffers& b, std::int64_t input_pair,
                           std::int64_t output_pair) const {
-    Magnitudes found;
+    LaneMagnitudes found;
     const std::int64_t width = n_.inputs.blocks_of_pair(input_pair) * kLanes;
     const std::int64_t block_sums = n_.taps * kLanes * width;
     const std::int64_t first = output_pair * kPair;
@@ -59,7 +55,7 @@ class MatrixPacking {
         }
       }
     }
-    return found;
+    return found.joined();
   }
 
   // A pair of blocks of outputs, and their share of the bias sums.
@@ -78,7 +74,7 @@ class MatrixPacking {
     const Range own = tile.span(&MatrixAxis::Section::outputs);
     stage(b, b.output, s_.out, box, tile.span(&MatrixAxis::Section::reaching).begin,
           n_.outputs.channels_of_pair(pair));
-    Magnitudes found;
+    LaneMagnitudes found;
     char* const memory = at_.tile_memory(b, index);
     if (s_.makes_input) {
       const float* const second = blocks == kPair ? at_.staged(b) + at_.staged_pitch() : nullptr;
@@ -102,13 +98,13 @@ class MatrixPacking {
                             m_.rows_piece(), m_.pieces, &found}});
       }
     }
-    return found;
+    return found.joined();
   }
 
   // The planes of a pair of blocks of inputs. Those that differ along the last axis only are
   // brought together.
   Magnitudes bring_input(const ConvBuffers& b, std::int64_t index, std::int64_t pair) const {
-    Magnitudes found;
+    LaneMagnitudes found;
     const MatrixTile tile = tiles_.tile(index);
     const std::int64_t stride = s_.stride[2];
     Box box{};
@@ -136,7 +132,7 @@ class MatrixPacking {
         pack_plane(b, index, pair, static_cast<std::int64_t>(plane), found);
       }
     }
-    return found;
+    return found.joined();
   }
 
  private:
@@ -144,7 +140,7 @@ class MatrixPacking {
   static constexpr std::int64_t kLanes = kTileRows;
 
   void pack_plane(const ConvBuffers& b, std::int64_t index, std::int64_t pair, std::int64_t plane,
-                  Magnitudes& found) const {
+                  LaneMagnitudes& found) const {
     const std::int64_t stride = s_.stride[2];
     const std::int64_t remainder = m_.planes[static_cast<std::size_t>(plane)].remainder[2];
     for (int i = 0; i < n_.inputs.blocks_of_pair(pair); ++i) {
