@@ -84,6 +84,29 @@ void find_capabilities(Cpu& cpu) {
   cpu.set(Capability::wide_512, avx512 && multiplies_512_at_once());
   cpu.set(Capability::avx512_bf16, avx512 && (cpuid(7, 1).a & kBFloat16Products) != 0);
   cpu.set(Capability::amx, avx512 && has_amx());
+  // All of one family so far have the instruction that clears a line, and no others.
+  constexpr unsigned kClearsLines = 1u << 0;
+  cpu.absorbs_stores = (cpuid(0x80000008).b & kClearsLines) != 0;
+}
+
+// The largest cache a leaf of this format describes, or 0. The C library multiplies AMD's by the
+// number of cores that it thinks share one.
+std::int64_t largest_cache(unsigned leaf) {
+  std::int64_t largest = 0;
+  for (unsigned index = 0; index < 8; ++index) {
+    const CpuidAnswer cache = cpuid(leaf, index);
+    if ((cache.a & 31) == 0) break;  // no more caches
+    const std::int64_t ways = (cache.b >> 22) + 1, parts = (cache.b >> 12 & 1023) + 1;
+    const std::int64_t line = (cache.b & 4095) + 1, sets = std::int64_t{cache.c} + 1;
+    largest = std::max(largest, ways * parts * line * sets);
+  }
+  return largest;
+}
+
+void find_last_level(Cpu& cpu) {
+  constexpr unsigned kIntel = 4, kAmd = 0x8000001d;
+  const std::int64_t bytes = std::max(largest_cache(kIntel), largest_cache(kAmd));
+  if (bytes > 0) cpu.last_level_bytes = bytes;
 }
 #elif defined(BACKOPS_NEON)
 bool multiplies_bfloat16() {
@@ -118,6 +141,10 @@ Cpu find_cpu() {
   find_capabilities(cpu);
   find_cache(1, cpu.level1_bytes);
   find_cache(2, cpu.level2_bytes);
+  find_cache(3, cpu.last_level_bytes);
+#ifdef BACKOPS_X86
+  find_last_level(cpu);
+#endif
   cpu.cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   return cpu;
 }
@@ -156,6 +183,10 @@ Isa Cpu::isa() const {
   if (has(Capability::avx512)) return Isa::avx512;
   if (has(Capability::avx2)) return Isa::avx2;
   return has(Capability::neon) ? Isa::neon : Isa::generic;
+}
+
+std::int64_t Cpu::stream_bytes() const {
+  return std::max(std::int64_t{48} << 20, last_level_bytes / 4);
 }
 
 double Cpu::products_per_cycle(std::int64_t vector_bytes) const {

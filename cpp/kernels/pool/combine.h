@@ -32,7 +32,6 @@ struct Stretch {
   std::int64_t first, length;  // of the first run
   std::int64_t runs;
   std::int64_t target, step;  // in rows of the target
-  std::int64_t repeat;
 };
 
 // Takes every period-th run from `next` on, as far as they are alike.
@@ -41,13 +40,12 @@ inline Stretch take_stretch(const CombineArgs& a, std::int64_t period, std::int6
   const Run* const runs = a.runs;
   const auto target = [&](std::int64_t r) { return kToSums ? r : runs[r].target; };
   const Run& run = runs[next];
-  Stretch all{run.first, run.count, 1, target(next), period, kToSums ? 1 : run.repeat};
+  Stretch all{run.first, run.count, 1, target(next), period};
   const std::int64_t second = next + period;
   if (second < a.run_count) all.step = target(second) - all.target;
   for (next = second; next < a.run_count; next += period, ++all.runs) {
     if (runs[next].first != all.first + all.runs || runs[next].count != all.length) break;
     if (target(next) != all.target + all.runs * all.step) break;
-    if (!kToSums && runs[next].repeat != all.repeat) break;
   }
   return all;
 }
@@ -76,7 +74,7 @@ struct Rows {
   BACKOPS_INLINE void sum_few(std::int64_t first, std::int64_t runs, const To target,
                               std::int64_t step_bytes) const {
     const auto* const factors = kToSums ? column_weights : nullptr;
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+    for_overlapping_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       const auto term = [&](std::int64_t r) {
         return load<V>(kind, row(r) + j, count) * weights.of(r);
       };
@@ -98,7 +96,7 @@ struct Rows {
 
   template <class To>
   void sum_none(const To target) const {
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+    for_overlapping_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       target.put(kind, V::fill(0), j, count);
     });
   }
@@ -253,15 +251,20 @@ class Blocks {
   std::int64_t head_start_ = -1, head_end_ = 0;  // of the rows in head_
 };
 
-template <class T, bool kToSums, class Body>
-BACKOPS_INLINE void with_target_of(const Stretch& all, const CombineArgs& a, std::int64_t plane,
-                                   const Body& body) {
+template <class T>
+BACKOPS_INLINE Row<T> first_row_of(const Stretch& all, const CombineArgs& a, std::int64_t plane) {
+  char* const target = a.target + a.target_offsets[plane];
+  return {reinterpret_cast<T*>(target + all.target * a.target_pitch_bytes)};
+}
+
+// Copies the first row of each run to the others.
+template <class T>
+BACKOPS_INLINE void repeat_rows(const CombineArgs& a, std::int64_t plane) {
   const std::int64_t pitch = a.target_pitch_bytes;
-  char* const first = a.target + a.target_offsets[plane] + all.target * pitch;
-  if constexpr (kToSums) {
-    body(SumRow<T>{reinterpret_cast<T*>(first)}, all.step * pitch);
-  } else {
-    with_target<T>(first, pitch, all.repeat, [&](auto to) { body(to, all.step * pitch); });
+  const std::int64_t bytes = a.columns * static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t r = 0; r < a.run_count; ++r) {
+    char* const row = a.target + a.target_offsets[plane] + a.runs[r].target * pitch;
+    for (std::int64_t q = 1; q < a.runs[r].repeat; ++q) copy_row(row + q * pitch, row, bytes);
   }
 }
 
@@ -282,8 +285,9 @@ BACKOPS_FLATTEN void combine_in_order(const CombineArgs& args, W weights) {
     char* const target = a.target + a.target_offsets[plane];
     for (std::int64_t r = 0; r < a.run_count; ++r) {
       const Run run = a.runs[r];
-      with_target<T>(target + run.target * a.target_pitch_bytes, a.target_pitch_bytes, run.repeat,
-                     [&](auto to) { rows.sum({run.first, run.count, 1, 0, 0, 1}, to, 0); });
+      write_rows<T>(target + run.target * a.target_pitch_bytes, a.target_pitch_bytes, run.repeat,
+                    a.columns, a.announce_bytes,
+                    [&](auto to) { rows.sum({run.first, run.count, 1, 0, 0}, to, 0); });
     }
   }
 }
@@ -302,11 +306,12 @@ BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
       const Stretch all = take_stretch<kToSums>(a, period, next);
       for (std::int64_t plane = 0; plane < a.planes; ++plane) {
         const auto rows = rows_of<V, S, W, kToSums>(a, plane, weights);
-        with_target_of<T, kToSums>(all, a, plane, [&](auto to, std::int64_t step_bytes) {
-          rows.sum(all, to, step_bytes);
-        });
+        rows.sum(all, first_row_of<T>(all, a, plane), all.step * a.target_pitch_bytes);
       }
     }
+  }
+  if constexpr (!kToSums) {
+    for (std::int64_t plane = 0; plane < a.planes; ++plane) repeat_rows<T>(a, plane);
   }
 }
 
@@ -314,8 +319,7 @@ template <class T, bool kToSums, class B>
 BACKOPS_INLINE void sum_blocks(const CombineArgs& a, std::int64_t plane, B blocks) {
   for (std::int64_t next = 0; next < a.run_count;) {
     const Stretch all = take_stretch<kToSums>(a, 1, next);
-    with_target_of<T, kToSums>(
-        all, a, plane, [&](auto to, std::int64_t step_bytes) { blocks.sum(all, to, step_bytes); });
+    blocks.sum(all, first_row_of<T>(all, a, plane), all.step * a.target_pitch_bytes);
   }
 }
 
@@ -339,6 +343,7 @@ BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
       }
       j += count;
     }
+    if constexpr (!kToSums) repeat_rows<T>(a, plane);
   }
 }
 

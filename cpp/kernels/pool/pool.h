@@ -47,10 +47,11 @@ struct CombineArgs {
   std::int64_t columns;
   // For runs beyond kLongestDirectRun. Blocks are counted from row 0 of the whole axis, so that a
   // sum does not depend on the tile it is taken in.
-  std::int64_t block;      // rows per block: the longest run of the axis
-  std::int64_t first_row;  // number, on the whole axis, of source row 0
-  std::int64_t axis_rows;  // rows of the whole axis
-  void* scratch;           // block * block_columns(block) sums, unused where runs are short
+  std::int64_t block;           // rows per block: the longest run of the axis
+  std::int64_t first_row;       // number, on the whole axis, of source row 0
+  std::int64_t axis_rows;       // rows of the whole axis
+  void* scratch;                // block * block_columns(block) sums, unused where runs are short
+  std::int64_t announce_bytes;  // how far ahead of its stores memory is asked for, 0: never
 };
 
 // Where the lanes of one target vector come from, for one term of its sum.
@@ -63,7 +64,7 @@ struct SpreadTerm {
 
 enum class Reach : std::uint8_t { one_vector, two_vectors, anywhere };
 
-// `terms` entries per target vector, added in order.
+// `terms` entries per target vector (see vector_begin), added in order.
 struct SpreadTable {
   const SpreadTerm* terms;
   std::int64_t terms_per_vector;
@@ -73,6 +74,12 @@ struct SpreadTable {
   // from each to the next.
   std::int64_t steady_begin, steady_end, steady_step;
 };
+
+// Where vector v of a row begins: the last one overlaps the one before it rather than to be a part
+// of a vector, unless that is all there is.
+constexpr std::int64_t vector_begin(std::int64_t v, std::int64_t columns, std::int64_t width) {
+  return v == 0 || (v + 1) * width <= columns ? v * width : columns - width;
+}
 
 // target[w] = sum of the source elements that the table names. Source rows lie one after another,
 // one per run and plane (without gaps where levels are made); the row of run r goes to its targets.
@@ -93,6 +100,7 @@ struct SpreadArgs {
   std::int64_t level_rows;      // rows they are made for at once
   std::int64_t level_pitch;     // sums from one level to the next
   void* scratch;                // levels - 1 of them
+  std::int64_t announce_bytes;  // as in CombineArgs
 };
 
 // Slides over more elements than this are made of levels.

@@ -12,9 +12,9 @@
 namespace backops {
 namespace {
 
-// A row of sums in scratch memory, which is in a cache.
+// A row of sums in scratch memory, or of elements.
 template <class T>
-struct SumRow {
+struct Row {
   T* row;
 
   template <class V, class Kind>
@@ -26,44 +26,31 @@ struct SumRow {
   }
 };
 
-// Where a finished row goes: one row, or `repeat` rows, `pitch` bytes apart.
-template <class T>
-struct OneRow {
-  T* row;
-
-  template <class V, class Kind>
-  BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
-    announce_writing(row + j);
-    store(kind, value, row + j, count);
+// The first bytes of one row to another, both in a cache. Overlapping copies of a size the compiler
+// knows: rows are too short for calls.
+inline void copy_row(char* to, const char* from, std::int64_t bytes) {
+  constexpr std::int64_t kPiece = 32;
+  if (bytes < kPiece) {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return;
   }
-  BACKOPS_INLINE void move(std::int64_t bytes) {
-    row = reinterpret_cast<T*>(reinterpret_cast<char*>(row) + bytes);
-  }
-};
+  const std::int64_t last = bytes - kPiece;
+  for (std::int64_t at = 0; at < last; at += kPiece) std::memcpy(to + at, from + at, kPiece);
+  std::memcpy(to + last, from + last, kPiece);
+}
 
-template <class T>
-struct Repeated {
-  char* first;
-  std::int64_t pitch, repeat;
-
-  template <class V, class Kind>
-  BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
-    char* row = first;
-    for (std::int64_t q = 0; q < repeat; ++q, row += pitch) {
-      T* const place = reinterpret_cast<T*>(row) + j;
-      announce_writing(place);
-      store(kind, value, place, count);
-    }
-  }
-  BACKOPS_INLINE void move(std::int64_t bytes) { first += bytes; }
-};
-
-// Calls body(OneRow or Repeated).
+// Calls body(Row) for the first of `repeat` rows, `pitch` bytes apart, and copies it to the
+// others, after asking for rows that will come `ahead` bytes later.
 template <class T, class Body>
-BACKOPS_INLINE void with_target(char* first, std::int64_t pitch, std::int64_t repeat,
-                                const Body& body) {
-  if (repeat == 1) return body(OneRow<T>{reinterpret_cast<T*>(first)});
-  body(Repeated<T>{first, pitch, repeat});
+BACKOPS_INLINE void write_rows(char* first, std::int64_t pitch, std::int64_t repeat,
+                               std::int64_t columns, std::int64_t ahead, const Body& body) {
+  const std::int64_t bytes = columns * static_cast<std::int64_t>(sizeof(T));
+  announce_row(first, bytes, ahead);
+  body(Row<T>{reinterpret_cast<T*>(first)});
+  for (std::int64_t q = 1; q < repeat; ++q) {
+    announce_row(first + q * pitch, bytes, ahead);
+    copy_row(first + q * pitch, first, bytes);
+  }
 }
 
 }  // namespace

@@ -13,12 +13,13 @@ BACKOPS_INLINE void for_rows(const SpreadArgs& a, const Body& body) {
   const char* source = a.source;
   const std::int64_t planes = a.planes, run_count = a.run_count;
   const std::int64_t source_pitch = a.source_pitch_bytes, target_pitch = a.target_pitch_bytes;
+  const std::int64_t columns = a.columns, ahead = a.announce_bytes;
   const Run* const runs = a.runs;
   for (std::int64_t plane = 0; plane < planes; ++plane) {
     char* const target = a.target + a.target_offsets[plane];
     for (std::int64_t r = 0; r < run_count; ++r, source += source_pitch) {
-      with_target<T>(target + runs[r].target * target_pitch, target_pitch, runs[r].repeat,
-                     [&](auto to) { body(reinterpret_cast<const Sum*>(source), to); });
+      write_rows<T>(target + runs[r].target * target_pitch, target_pitch, runs[r].repeat, columns,
+                    ahead, [&](auto to) { body(reinterpret_cast<const Sum*>(source), to); });
     }
   }
 }
@@ -83,7 +84,7 @@ class Levels {
   static void add(const Sum* from, std::int64_t step, std::int64_t columns, Sum* to) {
     Place<V> places[kBase];
     for (int i = 1; i < kBase; ++i) places[i] = Place<V>(from, i * step);
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+    for_overlapping_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       V sum = V::load(from + j);
       for (int i = 1; i < kBase; ++i) sum = sum + places[i].at(j);
       store(kind, sum, to + j, count);
@@ -114,12 +115,15 @@ BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
   for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
     levels.next(source);
     const SpreadTerm* term = first_term;
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
-      V sum = V::fill(0);
-      for (std::int64_t t = 0; t < terms; ++t, ++term) {
+    for_overlapping_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+      const auto moved_term = [&] {
         const auto pattern = V::load_pattern(patterns + term->pattern * V::lanes);
-        sum = sum.add_masked(moved<V, kReach>(levels.row(term->level) + term->offset, pattern),
-                             V::mask(term->mask));
+        return moved<V, kReach>(levels.row(term->level) + term->offset, pattern);
+      };
+      V sum = moved_term().only(V::mask(term->mask));  // not 0 plus it, which loses a -0
+      ++term;
+      for (std::int64_t t = 1; t < terms; ++t, ++term) {
+        sum = sum.add_masked(moved_term(), V::mask(term->mask));
       }
       target.put(kind, sum, j, count);
     });
@@ -132,7 +136,9 @@ BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const SpreadTable table = *a.table;
   const std::int64_t columns = a.columns;
-  const SpreadTerm* const steady = table.terms + table.steady_begin * kTerms;
+  const std::int64_t vectors = (columns + V::lanes - 1) / V::lanes;
+  const std::int64_t steady_begin = table.steady_begin, steady_end = table.steady_end;
+  const SpreadTerm* const steady = table.terms + steady_begin * kTerms;
   typename V::Pattern pattern[kTerms];
   typename V::Mask mask[kTerms];
   std::int64_t offset[kTerms];
@@ -151,23 +157,21 @@ BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
         const auto chosen = V::mask(terms[t].mask);
         sum = t == 0 ? term.only(chosen) : sum.add_masked(term, chosen);
       }
-      target.put(kind, sum, v * V::lanes, count);
+      target.put(kind, sum, vector_begin(v, columns, V::lanes), count);
     };
-    for (std::int64_t v = 0; v < table.steady_begin; ++v) vector(Whole{}, v, V::lanes);
-    const Sum* from = source;
-    for (std::int64_t v = table.steady_begin; v < table.steady_end; ++v) {
-      V sum;
-      for (int t = 0; t < kTerms; ++t) {
-        const V term = moved<V, kReach>(from + offset[t], pattern[t]);
-        sum = t == 0 ? term.only(mask[t]) : sum.add_masked(term, mask[t]);
+    if (columns < V::lanes) return vector(Part{}, 0, static_cast<int>(columns));
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      const Sum* from = source;
+      for (; steady_begin <= v && v < steady_end; ++v, from += table.steady_step) {
+        V sum;
+        for (int t = 0; t < kTerms; ++t) {
+          const V term = moved<V, kReach>(from + offset[t], pattern[t]);
+          sum = t == 0 ? term.only(mask[t]) : sum.add_masked(term, mask[t]);
+        }
+        target.put(Whole{}, sum, v * V::lanes, V::lanes);
       }
-      target.put(Whole{}, sum, v * V::lanes, V::lanes);
-      from += table.steady_step;
+      if (v < vectors) vector(Whole{}, v, V::lanes);
     }
-    const std::int64_t whole = columns / V::lanes;
-    for (std::int64_t v = table.steady_end; v < whole; ++v) vector(Whole{}, v, V::lanes);
-    const int rest = static_cast<int>(columns % V::lanes);
-    if (rest > 0) vector(Part{}, whole, rest);
   });
 }
 
@@ -184,10 +188,14 @@ void spread_reach(const SpreadArgs& a) {
 
 template <class V, class T>
 void spread(const SpreadArgs& a) {
-  switch (a.table->reach) {
-    case Reach::one_vector: return spread_reach<V, T, Reach::one_vector>(a);
-    case Reach::two_vectors: return spread_reach<V, T, Reach::two_vectors>(a);
-    default: return spread_rows<V, T, Reach::anywhere>(a);
+  if constexpr (V::only_gathers) {
+    spread_reach<V, T, Reach::anywhere>(a);
+  } else {
+    switch (a.table->reach) {
+      case Reach::one_vector: return spread_reach<V, T, Reach::one_vector>(a);
+      case Reach::two_vectors: return spread_reach<V, T, Reach::two_vectors>(a);
+      default: return spread_rows<V, T, Reach::anywhere>(a);
+    }
   }
 }
 
@@ -196,7 +204,7 @@ BACKOPS_FLATTEN void slide_direct(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const std::int64_t columns = a.columns;
   for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+    for_overlapping_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       V sum = V::load(source + j);
       for (int i = 1; i < kKernel; ++i) sum = sum + Place<V>(source, i).at(j);
       target.put(kind, sum, j, count);
@@ -238,13 +246,15 @@ BACKOPS_FLATTEN void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_p
   const std::int64_t columns = a.columns;
   const int parts_used = kParts > 0 ? kParts : part_count;
   SlidePart<V> parts[kParts > 0 ? kParts : kMostParts];
-  for (int i = 0; i < parts_used; ++i) parts[i] = all_parts[i];
+  parts[0] = all_parts[0];
+  for (int i = 1; i < parts_used; ++i) parts[i] = all_parts[i];
   Levels<V> levels(a);
   for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
     levels.next(source);
     const Sum* from[kParts > 0 ? kParts : kMostParts];
-    for (int i = 0; i < parts_used; ++i) from[i] = levels.row(parts[i].level) + parts[i].offset;
-    for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+    from[0] = levels.row(parts[0].level) + parts[0].offset;
+    for (int i = 1; i < parts_used; ++i) from[i] = levels.row(parts[i].level) + parts[i].offset;
+    for_overlapping_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       V sum = V::load(from[0] + j);
       for (int i = 1; i < parts_used; ++i) {
         sum = sum + V::load_shifted(from[i] + j, parts[i].shift);
@@ -257,6 +267,7 @@ BACKOPS_FLATTEN void slide_levels(const SpreadArgs& a, const SlidePart<V>* all_p
 template <class V, class T>
 void slide_far(const SpreadArgs& a) {
   SlidePart<V> parts[kMostParts];
+  parts[0] = {0, 0, V::shift(0)};  // there is one, which the compiler cannot see
   const int count = slide_parts<V>(a, parts);
   switch (count) {
     case 1: return slide_levels<V, T, 1>(a, parts, count);
@@ -347,7 +358,7 @@ template <class V, class T>
 BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   constexpr std::int64_t kStored = V::lanes * static_cast<std::int64_t>(sizeof(Sum) / sizeof(T));
-  const std::int64_t columns = a.columns;
+  const std::int64_t columns = a.columns, ahead = a.announce_bytes;
   const std::int64_t overrun = (columns + kStored - 1) / kStored * kStored - columns;
   const std::int64_t last_rows = (overrun + columns - 1) / columns;  // within reach of the end
   const std::int64_t rows = a.planes > last_rows ? a.planes - last_rows : 0;
@@ -359,8 +370,8 @@ BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
     store(Whole{}, load<V>(kind, source + row, count), elements, count);
     for (int i = 0; i < count; ++i, to += columns) {
       const V value = repeated<V>(elements[i]);
+      announce_row(to, columns * static_cast<std::int64_t>(sizeof(T)), ahead);
       for (std::int64_t j = 0; j < columns; j += kStored) {
-        announce_writing(to + j);
         value.store(reinterpret_cast<Sum*>(to + j));
       }
     }
@@ -381,7 +392,7 @@ BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
   const std::int64_t columns = a.columns;
   for_rows<Sum, T>(rest, [&](const Sum* source, auto target) {
     const V value = V::fill(*source);
-    for_vectors<V>(
+    for_overlapping_vectors<V>(
         columns, [&](auto kind, std::int64_t j, int count) { target.put(kind, value, j, count); });
   });
 }

@@ -1,10 +1,12 @@
-// A vector of sums as an array of eight: the portable model of what a vector type offers to the
-// passes.
+// A vector of eight sums as a few pieces of what the compiler's own vectors are: the portable model
+// of what a vector type offers to the passes. Pieces instead of an array of eight, because loops
+// over single lanes took a minute to compile.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/vectors/pieces.h"
 #include "kernels/vectors/scalar.h"
 
 namespace backops {
@@ -13,22 +15,24 @@ namespace {
 template <class T>
 struct ArrayVector {
   using Sum = T;
+  using Piece = typename Pieces<T>::Piece;
+  using Integers = typename Pieces<T>::Integers;
   static constexpr int lanes = 8;
   static constexpr int registers = 16;
-  T lane[lanes];
+  static constexpr int own = Pieces<T>::lanes;  // of a piece
+  static constexpr int pieces = lanes / own;
+  Piece piece[pieces];
 
   static ArrayVector fill(T value) {
     ArrayVector result;
-    for (int i = 0; i < lanes; ++i) result.lane[i] = value;
+    for (Piece& each : result.piece) each = filled_piece(value);
     return result;
   }
 
   template <class E>
   static ArrayVector load(const E* from) {
-    E elements[lanes];
-    std::memcpy(elements, from, sizeof elements);
     ArrayVector result;
-    for (int i = 0; i < lanes; ++i) result.lane[i] = widen(elements[i]);
+    for (int i = 0; i < pieces; ++i) result.piece[i] = widen_piece(from + i * own);
     return result;
   }
 
@@ -48,25 +52,25 @@ struct ArrayVector {
 
   template <class E>
   void store(E* to) const {
-    store_some(to, lanes);
+    for (int i = 0; i < pieces; ++i) narrow_piece(piece[i], to + i * own);
   }
 
   template <class E>
   void store_some(E* to, int count) const {
     E elements[lanes];
-    for (int i = 0; i < lanes; ++i) narrow(lane[i], &elements[i]);
+    store(elements);
     std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(E));
   }
 
   ArrayVector operator+(const ArrayVector& other) const {
     ArrayVector result;
-    for (int i = 0; i < lanes; ++i) result.lane[i] = lane[i] + other.lane[i];
+    for (int i = 0; i < pieces; ++i) result.piece[i] = piece[i] + other.piece[i];
     return result;
   }
 
   ArrayVector operator*(const ArrayVector& other) const {
     ArrayVector result;
-    for (int i = 0; i < lanes; ++i) result.lane[i] = lane[i] * other.lane[i];
+    for (int i = 0; i < pieces; ++i) result.piece[i] = piece[i] * other.piece[i];
     return result;
   }
 
@@ -77,41 +81,56 @@ struct ArrayVector {
   // The first, or the last, halves of a and b, lane by lane in turn.
   static ArrayVector low(const ArrayVector& a, const ArrayVector& b) { return in_turn(a, b, 0); }
   static ArrayVector high(const ArrayVector& a, const ArrayVector& b) {
-    return in_turn(a, b, lanes / 2);
+    return in_turn(a, b, pieces / 2);
   }
   static ArrayVector in_turn(const ArrayVector& a, const ArrayVector& b, int first) {
     ArrayVector result;
-    for (int i = 0; i < lanes / 2; ++i) {
-      result.lane[2 * i] = a.lane[first + i];
-      result.lane[2 * i + 1] = b.lane[first + i];
+    for (int i = 0; i < pieces; i += 2) {
+      const Piece& x = a.piece[first + i / 2];
+      const Piece& y = b.piece[first + i / 2];
+      result.piece[i] = pieces_in_turn<0>(x, y);
+      result.piece[i + 1] = pieces_in_turn<own / 2>(x, y);
     }
     return result;
   }
 
   // this + other in the lanes of `mask`, this in the others.
-  using Mask = std::uint32_t;
-  static Mask mask(std::uint32_t lanes_with_bits) { return lanes_with_bits; }
-  ArrayVector add_masked(const ArrayVector& other, Mask chosen) const {
+  struct Mask {
+    Integers piece[pieces];
+  };
+  static Mask mask(std::uint32_t lanes_with_bits) {
+    Mask result;
+    for (int i = 0; i < pieces; ++i) result.piece[i] = chosen_lanes<T>(lanes_with_bits >> i * own);
+    return result;
+  }
+  ArrayVector add_masked(const ArrayVector& other, const Mask& chosen) const {
     ArrayVector result;
-    for (int i = 0; i < lanes; ++i) {
-      result.lane[i] = (chosen >> i & 1u) != 0 ? lane[i] + other.lane[i] : lane[i];
+    for (int i = 0; i < pieces; ++i) {
+      const Integers sum = reinterpret_cast<Integers>(piece[i] + other.piece[i]);
+      const Integers old = reinterpret_cast<Integers>(piece[i]);
+      result.piece[i] = reinterpret_cast<Piece>((sum & chosen.piece[i]) | (old & ~chosen.piece[i]));
     }
     return result;
   }
   // 0 in the lanes that are not in `mask`.
-  ArrayVector only(Mask chosen) const {
+  ArrayVector only(const Mask& chosen) const {
     ArrayVector result;
-    for (int i = 0; i < lanes; ++i) result.lane[i] = (chosen >> i & 1u) != 0 ? lane[i] : T{0};
+    for (int i = 0; i < pieces; ++i) {
+      result.piece[i] =
+          reinterpret_cast<Piece>(reinterpret_cast<Integers>(piece[i]) & chosen.piece[i]);
+    }
     return result;
   }
 
   using Pattern = const std::int32_t*;
   static Pattern load_pattern(const std::int32_t* pattern) { return pattern; }
 
-  // Lane i is from[pattern[i]]. The three differ in how far a pattern may reach.
+  // Lane i is from[pattern[i]]. Other vectors have faster ways for patterns that reach no further
+  // than one or two vectors.
+  static constexpr bool only_gathers = true;
   static ArrayVector gather(const T* from, Pattern pattern) {
     ArrayVector result;
-    for (int i = 0; i < lanes; ++i) result.lane[i] = from[pattern[i]];
+    for (int i = 0; i < pieces; ++i) result.piece[i] = gathered_piece(from, pattern + i * own);
     return result;
   }
   static ArrayVector permute_one(const T* from, Pattern pattern) { return gather(from, pattern); }

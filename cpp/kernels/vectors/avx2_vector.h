@@ -11,6 +11,42 @@
 namespace backops {
 namespace {
 
+// The first `count` of eight elements of two bytes, zeros behind them, in loads and stores that
+// overlap: there are no masks for them, and copies of any number of bytes take a call.
+inline __m128i load_halves(const void* from, int count) {
+  const char* const bytes = static_cast<const char*>(from);
+  const auto at = [bytes](int element) { return bytes + 2 * element; };
+  if (count == 8) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  if (count >= 4) {
+    const __m128i first = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    const __m128i last = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at(count - 4)));
+    return _mm_unpacklo_epi64(first, _mm_srl_epi64(last, _mm_cvtsi32_si128(16 * (8 - count))));
+  }
+  if (count == 0) return _mm_setzero_si128();
+  std::uint64_t words = load_unaligned<std::uint16_t>(bytes);
+  if (count > 1)
+    words |= std::uint64_t{load_unaligned<std::uint16_t>(at(count - 1))} << 16 * (count - 1);
+  if (count > 2) words |= std::uint64_t{load_unaligned<std::uint16_t>(at(1))} << 16;
+  return _mm_cvtsi64_si128(static_cast<long long>(words));
+}
+
+inline void store_halves(__m128i halves, void* to, int count) {
+  char* const bytes = static_cast<char*>(to);
+  const auto put = [bytes](int element, auto words) {
+    std::memcpy(bytes + 2 * element, &words, sizeof words);
+  };
+  const auto first = static_cast<std::uint64_t>(_mm_cvtsi128_si64(halves));
+  const auto last = static_cast<std::uint64_t>(_mm_extract_epi64(halves, 1));
+  if (count >= 4) {
+    put(0, first);
+    if (count > 4) put(count - 4, first >> 16 * (count - 4) | last << 16 * (8 - count));
+    return;
+  }
+  if (count > 0) put(0, static_cast<std::uint16_t>(first));
+  if (count > 1) put(count - 1, static_cast<std::uint16_t>(first >> 16 * (count - 1)));
+  if (count > 2) put(1, static_cast<std::uint16_t>(first >> 16));
+}
+
 template <int kRegisters>
 struct Vector256 {
   using Sum = float;
@@ -26,23 +62,18 @@ struct Vector256 {
   static Vector256 fill(float x) { return {_mm256_set1_ps(x)}; }
 
   static Vector256 load(const float* from) { return {_mm256_loadu_ps(from)}; }
-  static Vector256 load(const Float16* from) {
-    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
-  }
-  static Vector256 load(const BFloat16* from) {
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
-  }
+  static Vector256 load(const Float16* from) { return load_some(from, lanes); }
+  static Vector256 load(const BFloat16* from) { return load_some(from, lanes); }
 
   static Vector256 load_some(const float* from, int count) {
     return {_mm256_maskload_ps(from, first(count))};
   }
-  template <class E>
-  static Vector256 load_some(const E* from, int count) {
-    if (count == lanes) return load(from);
-    E elements[lanes] = {};
-    std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(E));
-    return load(elements);
+  static Vector256 load_some(const Float16* from, int count) {
+    return {_mm256_cvtph_ps(load_halves(from, count))};
+  }
+  static Vector256 load_some(const BFloat16* from, int count) {
+    const __m256i words = _mm256_cvtepu16_epi32(load_halves(from, count));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(words, 16))};
   }
 
   // Half the loads of 32 bytes cross no line: shifting in registers does not pay here.
@@ -52,11 +83,10 @@ struct Vector256 {
   static constexpr bool shifts_in_registers = false;
 
   void store(float* to) const { _mm256_storeu_ps(to, value); }
-  void store(Float16* to) const {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  __m128i as_halves(Float16) const {
+    return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
-  void store(BFloat16* to) const {
+  __m128i as_halves(BFloat16) const {
     const __m256i bits = _mm256_castps_si256(value);
     const __m256i even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i bias = _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff));
@@ -64,18 +94,18 @@ struct Vector256 {
     const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
     const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
     const __m256i words = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
-    _mm_storeu_si128(
-        reinterpret_cast<__m128i*>(to),
-        _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+    return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  }
+  template <class E>
+  void store(E* to) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), as_halves(E{}));
   }
 
   void store_some(float* to, int count) const { _mm256_maskstore_ps(to, first(count), value); }
   template <class E>
   void store_some(E* to, int count) const {
     if (count == lanes) return store(to);
-    E elements[lanes];
-    store(elements);
-    std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(E));
+    store_halves(as_halves(E{}), to, count);
   }
 
   Vector256 operator+(Vector256 other) const { return {_mm256_add_ps(value, other.value)}; }
@@ -110,6 +140,7 @@ struct Vector256 {
   static Pattern load_pattern(const std::int32_t* pattern) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
   }
+  static constexpr bool only_gathers = false;
   static Vector256 permute_one(const float* from, Pattern pattern) {
     return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(from), pattern)};
   }

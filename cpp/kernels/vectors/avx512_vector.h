@@ -122,6 +122,7 @@ struct Avx512Vector {
 
   using Pattern = __m512i;
   static Pattern load_pattern(const std::int32_t* pattern) { return _mm512_loadu_si512(pattern); }
+  static constexpr bool only_gathers = false;
   static Avx512Vector permute_one(const float* from, Pattern pattern) {
     return {_mm512_permutexvar_ps(pattern, _mm512_loadu_ps(from))};
   }
@@ -218,6 +219,7 @@ struct Avx512DoubleVector {
   static Pattern load_pattern(const std::int32_t* pattern) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
   }
+  static constexpr bool only_gathers = false;
   static Avx512DoubleVector permute_one(const double* from, Pattern pattern) {
     return {_mm512_permutexvar_pd(_mm512_cvtepi32_epi64(pattern), _mm512_loadu_pd(from))};
   }

@@ -32,6 +32,21 @@ BACKOPS_INLINE void for_vectors(std::int64_t columns, const Body& body) {
   if (j < columns) body(Part{}, j, static_cast<int>(columns - j));
 }
 
+// The same for bodies that may write an element twice: the last vector then overlaps the one before
+// it, because loads and stores of a part of a vector are slow where there are no masks, and on some
+// CPUs that have them. Only rows shorter than a vector are a part of one.
+template <class V, class Body>
+BACKOPS_INLINE void for_overlapping_vectors(std::int64_t columns, const Body& body) {
+  if (columns < V::lanes) {
+    if (columns > 0) body(Part{}, 0, static_cast<int>(columns));
+    return;
+  }
+  const std::int64_t last = columns - V::lanes;
+  for (std::int64_t next = 0; next < columns; next += V::lanes) {
+    body(Whole{}, next < last ? next : last, V::lanes);
+  }
+}
+
 // Calls body(first, count) for parts of nearly the same size, none of more than `most`: short ones
 // would wait for their own sums.
 template <class Body>

@@ -115,6 +115,7 @@ struct NeonVector {
     const uint32x4_t bytes_of_first = vdupq_n_u32(0x03020100);
     return {vreinterpretq_u8_u32(vmlaq_n_u32(bytes_of_first, elements, 0x04040404)), pattern};
   }
+  static constexpr bool only_gathers = false;
   static NeonVector permute_one(const float* from, const Pattern& pattern) {
     return {vreinterpretq_f32_u8(vqtbl1q_u8(load_16_bytes(from), pattern.bytes))};
   }
@@ -200,6 +201,7 @@ struct NeonDoubleVector {
     std::int64_t first, second;
   };
   static Pattern load_pattern(const std::int32_t* pattern) { return {pattern[0], pattern[1]}; }
+  static constexpr bool only_gathers = true;
   static NeonDoubleVector gather(const double* from, Pattern pattern) {
     const double elements[lanes] = {from[pattern.first], from[pattern.second]};
     return load(elements);

@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
-#include "base/caches.h"
+#include "base/announce.h"
+#include "base/cpu.h"
 
 namespace backops {
 namespace {
-
-// Results this large do not stay in any cache: writing past them spares reading them first. A large
-// last-level cache is shared, so a quarter of it counts.
-std::int64_t stream_bytes() {
-  static const std::int64_t bytes = std::max(std::int64_t{48} << 20, cache_bytes(3) / 4);
-  return bytes;
-}
 
 // Shorter pieces are not worth their unaligned ends.
 constexpr std::int64_t kShortestStream = 1024;
@@ -68,13 +62,24 @@ PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& grad_output,
   const bool lanes = geometry.inner == Inner::lanes;
   const std::int64_t inner_stride = lanes ? target.channel : target.axis[kColumns];
   const std::int64_t inner_size = lanes ? geometry.lanes : geometry.axes[kColumns].in();
+  const Cpu& cpu = active_cpu();
+  // Rows of channels are summed and written in bursts too long for any CPU to absorb.
+  const bool helps = lanes || !cpu.absorbs_stores;
   const bool stream = dense_bytes(plan.problem.input_shape, plan.problem.ndim,
-                                  plan.problem.dtype) >= stream_bytes() &&
-                      can_stream(geometry, target, element_bytes);
+                                  plan.problem.dtype) >= cpu.stream_bytes() &&
+                      helps && can_stream(geometry, target, element_bytes);
   const bool direct = !stream && has_stride(inner_size, inner_stride, element_bytes);
-  return {plan,   geometry, grad_output,   grad_input,
-          source, target,   element_bytes, needs_packing(plan, geometry, source),
-          direct, stream};
+  return {plan,
+          geometry,
+          grad_output,
+          grad_input,
+          source,
+          target,
+          element_bytes,
+          needs_packing(plan, geometry, source),
+          direct,
+          stream,
+          direct && helps ? kBytesAhead : 0};
 }
 
 }  // namespace backops

@@ -15,9 +15,10 @@ struct PoolBinding {
   const TensorView& grad_input;
   PoolStrides source, target;
   std::int64_t element_bytes;
-  bool pack;    // grad_output goes through a dense copy
-  bool direct;  // passes write to grad_input; otherwise to an image that is copied
-  bool stream;  // the image is copied past the caches
+  bool pack;                    // grad_output goes through a dense copy
+  bool direct;                  // passes write to grad_input; otherwise to an image that is copied
+  bool stream;                  // the image is copied past the caches
+  std::int64_t announce_bytes;  // see CombineArgs
 
   bool is_lanes() const { return geometry.inner == Inner::lanes; }
 };

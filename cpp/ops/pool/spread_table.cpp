@@ -92,13 +92,14 @@ SpreadTable SpreadTables::table(std::int64_t tile) const {
 SpreadTables::Entry SpreadTables::build(const AxisWindows& axis, std::int64_t begin,
                                         std::int64_t end) {
   Entry entry{terms_.size(), Reach::one_vector};
-  AxisWindows::Covers covers(axis, begin);
-  const std::int64_t origin = covers.get().first;
+  const std::int64_t origin = axis.cover(begin).first;
   const std::size_t width = static_cast<std::size_t>(width_);
-  for (std::int64_t at = begin; at < end; at += width_) {
+  for (std::int64_t v = 0; begin + v * width_ < end; ++v) {
+    const std::int64_t at = begin + vector_begin(v, end - begin, width_);
     LaneCovers lanes{std::vector<std::int64_t>(width), std::vector<std::int64_t>(width)};
-    for (std::int64_t i = at; i < std::min(end, at + width_); ++i, covers.next()) {
-      const Cover cover = covers.get();
+    AxisWindows::Covers own(axis, at);
+    for (std::int64_t i = at; i < std::min(end, at + width_); ++i, own.next()) {
+      const Cover cover = own.get();
       lanes.first[static_cast<std::size_t>(i - at)] = cover.first - origin;
       lanes.count[static_cast<std::size_t>(i - at)] = cover.last - cover.first;
     }

@@ -252,6 +252,7 @@ CombineArgs TileWorker::combine_args(int axis) const {
   args.first_row = source_begin_[axis];
   args.axis_rows = g_.axes[axis].out();
   args.scratch = at<void>(g_.partial);
+  args.announce_bytes = b_.announce_bytes;
   return args;
 }
 
@@ -327,6 +328,7 @@ void TileWorker::prepare_passes() {
   column_pass_.level_rows = g_.level_rows;
   column_pass_.level_pitch = g_.level_pitch;
   column_pass_.scratch = at<void>(g_.partial);
+  column_pass_.announce_bytes = b_.announce_bytes;
   column_pass_.kernel = g_.inner == Inner::slide ? g_.slide_kernel() : 0;
   if (g_.inner == Inner::spread) table_ = b_.plan.tables.table(tile_[kColumns]);
   column_pass_.table = &table_;

@@ -96,7 +96,8 @@ OwnedTable make_table(const MoveCase& c, int width) {
   OwnedTable table{};
   table.view.reach = c.reach;
   for (std::int64_t begin = 0; begin < c.columns; begin += width) {
-    for (const Slot& slot : c.slots) add_term(slot, static_cast<std::size_t>(begin), width, table);
+    const std::int64_t at = vector_begin(begin / width, c.columns, width);
+    for (const Slot& slot : c.slots) add_term(slot, static_cast<std::size_t>(at), width, table);
   }
   table.view.terms = table.terms.data();
   table.view.terms_per_vector = static_cast<std::int64_t>(c.slots.size());
@@ -132,6 +133,7 @@ Memory run_move(const MoveCase& c, const PoolKernels& kernels) {
   args.levels = c.levels;
   args.level_rows = c.level_rows;
   args.scratch = scratch.data();
+  args.announce_bytes = c.planes > 1 ? 2048 : 0;  // changes nothing
   const auto pass = c.move == Move::spread  ? kernels.spread
                     : c.move == Move::slide ? kernels.slide
                                             : kernels.fill;
@@ -258,6 +260,9 @@ void test_spread_moves_and_adds_terms(DType dtype) {
         c.source_columns =
             static_cast<std::int64_t>(static_cast<double>(columns) * width.slope) + 2;
         fill_case(random, c);
+        for (double& value : c.source) {
+          if (random.chance(0.1)) value = -0.0;  // which 0 plus it is not
+        }
         for (int s = 0; s < slots; ++s) c.slots.push_back(sloped_slot(random, c, 0, width.slope));
         check_move(c);
       }
