@@ -9,11 +9,16 @@
 namespace backops {
 namespace {
 
-// Elements of grad_input in a tile: 64 KB of float32 stay in the second-level cache together with
-// what they are made of, and are work enough for the start of a tile not to matter.
-constexpr std::int64_t kTileElements = 16384;
-// Sums of one step: 12 KB of float32 stay in the first-level cache between the two passes.
-constexpr std::int64_t kStepElements = 3072;
+// Elements of grad_input in a tile: enough for the start of a tile not to matter, and no more than
+// stay in the second-level cache together with what they are made of. Large problems have large
+// tiles, as long as there are some hundreds of them for threads to share: where a tile ends, so
+// does what the CPU reads and writes ahead.
+constexpr std::int64_t kFewestTileElements = 16384, kMostTileElements = 65536;
+constexpr std::int64_t kTilesToShare = 512;
+// Sums of one step, of so many bytes as elements. Rows are written while others are summed only as
+// far as the stores that wait have room in the CPU, so short steps keep memory at work, and shorter
+// ones still are not worth their calls (k3s2 beyond the caches: 1.6 times as long with 12 KB).
+constexpr std::int64_t kStepBytes = 2048;
 // Rows of many channels are long; a step of several lets each source row be read once for them all.
 constexpr std::int64_t kLaneStepElements = 6144;
 constexpr std::int64_t kLevelElements = 2048;  // the same for the levels of a slide or spread
@@ -24,8 +29,6 @@ constexpr std::int64_t kMaxTilePlanes = 1024;
 constexpr std::size_t kMaxScratchBytes = 1000 * 1024;
 // Vector loads may read this far beyond the elements they use.
 constexpr std::size_t kSlackBytes = 256;
-
-std::int64_t share(std::int64_t used) { return std::max<std::int64_t>(1, kTileElements / used); }
 
 // `size` cut into equal pieces of about `wanted`, at least `least`.
 std::int64_t even_piece(std::int64_t size, std::int64_t wanted, std::int64_t least) {
@@ -50,6 +53,7 @@ PoolGeometry::PoolGeometry(const std::vector<AxisWindows>& all_axes, Inner inner
   if (inner == Inner::slide && longest > kLongestDirectSlide) levels = levels_for(longest, base);
   if (inner == Inner::spread && longest > kLongestDirectSpread) levels = levels_for(longest, base);
   choose_tile();
+  step_elements_ = kStepBytes / static_cast<std::int64_t>(element_bytes);
   do {
     place_scratch(element_bytes, sum_bytes);
     usable = bytes <= kMaxScratchBytes;
@@ -59,6 +63,15 @@ PoolGeometry::PoolGeometry(const std::vector<AxisWindows>& all_axes, Inner inner
 
 void PoolGeometry::choose_tile() {
   const std::int64_t in[kAxes] = {axes[kDepth].in(), axes[kRows].in(), axes[kColumns].in()};
+  const double elements = static_cast<double>(planes) * static_cast<double>(lanes) *
+                          static_cast<double>(in[kDepth]) * static_cast<double>(in[kRows]) *
+                          static_cast<double>(in[kColumns]);
+  const auto wanted = static_cast<std::int64_t>(std::clamp(elements / kTilesToShare,
+                                                           static_cast<double>(kFewestTileElements),
+                                                           static_cast<double>(kMostTileElements)));
+  const auto share = [wanted](std::int64_t used) {
+    return std::max<std::int64_t>(1, wanted / used);
+  };
   tile_lanes = std::min<std::int64_t>(lanes, kMaxTileColumns);
   tile[kColumns] =
       std::min(in[kColumns],
@@ -86,7 +99,7 @@ std::int64_t PoolGeometry::sum_row_columns(std::int64_t target_columns,
 }
 
 void PoolGeometry::choose_step() {
-  const std::int64_t elements = inner == Inner::lanes ? kLaneStepElements : kStepElements;
+  const std::int64_t elements = inner == Inner::lanes ? kLaneStepElements : step_elements_;
   const std::int64_t longest_row = sum_row_columns(tile[kColumns], source[kColumns] * tile_lanes);
   const std::int64_t row = std::max<std::int64_t>(1, std::min<std::int64_t>(elements, longest_row));
   level_rows = std::max<std::int64_t>(1, kLevelElements / row);

@@ -60,6 +60,7 @@ struct PoolGeometry {
   std::int64_t slide_kernel() const { return axes[kColumns].slide_kernel(); }
 
  private:
+  std::int64_t step_elements_;  // sums that a step is to have
   void choose_tile();
   void choose_step();
   void place_scratch(std::size_t element_bytes, std::size_t sum_bytes);
