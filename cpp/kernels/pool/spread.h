@@ -389,11 +389,21 @@ BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
     rest.target_offsets += filled;
     rest.planes -= filled;
   }
-  const std::int64_t columns = a.columns;
+  constexpr std::int64_t kStored = V::lanes * static_cast<std::int64_t>(sizeof(Sum) / sizeof(T));
+  const std::int64_t columns = a.columns, last = columns - kStored;
   for_rows<Sum, T>(rest, [&](const Sum* source, auto target) {
-    const V value = V::fill(*source);
-    for_overlapping_vectors<V>(
-        columns, [&](auto kind, std::int64_t j, int count) { target.put(kind, value, j, count); });
+    if (columns < kStored) {
+      for_overlapping_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
+        target.put(kind, V::fill(*source), j, count);
+      });
+      return;
+    }
+    T elements[V::lanes];
+    V::fill(*source).store(elements);
+    const V value = repeated<V>(elements[0]);
+    for (std::int64_t next = 0; next < columns; next += kStored) {
+      value.store(reinterpret_cast<Sum*>(target.row + (next < last ? next : last)));
+    }
   });
 }
 
