@@ -10,12 +10,12 @@ namespace backops {
 namespace {
 
 template <class V, class E>
-constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, Width width, DType dtype) {
+constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, VectorSize size, DType dtype) {
   return {name,
           isa,
-          width,
+          size,
           dtype,
-          V::lanes,
+          V::width,
           kSumRows<V> / 2,
           sizeof(typename V::Sum),
           to_lanes<V, E>,
@@ -33,7 +33,7 @@ constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, Width width, 
 }  // namespace
 }  // namespace backops
 
-#define BACKOPS_DEFINE_CONV_KERNELS(isa, width, dtype, element, vector)                  \
-  extern const ConvKernels conv_##dtype##_##isa##_##width;                               \
-  const ConvKernels conv_##dtype##_##isa##_##width = make_conv_kernels<vector, element>( \
-      "conv_" #dtype "_" #isa "_" #width, Isa::isa, Width::width, DType::dtype);
+#define BACKOPS_DEFINE_CONV_KERNELS(isa, size, dtype, element, vector)                  \
+  extern const ConvKernels conv_##dtype##_##isa##_##size;                               \
+  const ConvKernels conv_##dtype##_##isa##_##size = make_conv_kernels<vector, element>( \
+      "conv_" #dtype "_" #isa "_" #size, Isa::isa, VectorSize::size, DType::dtype);

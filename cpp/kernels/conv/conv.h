@@ -12,11 +12,11 @@ namespace backops {
 // Channels of a vector of any instruction set.
 constexpr int kMostWidth = 16;
 
-enum class Width : std::uint8_t { full, half };
+enum class VectorSize : std::uint8_t { full, half };
 
 // Between elements of a tensor and sums with the channels of a position in vectors: channel c of
 // position p is the element at c * channel_stride_bytes + p * position_stride_bytes and the sum at
-// p * sum_pitch + c / lanes * vector_pitch + c % lanes. If positions are rows, of `row` each, those
+// p * sum_pitch + c / width * vector_pitch + c % width. If positions are rows, of `row` each, those
 // of the next row begin `row_gap` sums further on.
 struct LaneCopy {
   char* elements;
@@ -32,8 +32,8 @@ struct GatherTap {
   std::int64_t source, weight;
 };
 
-// target[j * target_step + v * lanes] = sum over t of weights[t.weight + v * weight_pitch] *
-// source[t.source + j * source_step + v * lanes]; all of them are vectors, steps count sums.
+// target[j * target_step + v * width] = sum over t of weights[t.weight + v * weight_pitch] *
+// source[t.source + j * source_step + v * width]; all of them are vectors, steps count sums.
 struct GatherTaps {
   const void* source;
   const void* weights;
@@ -46,8 +46,8 @@ struct GatherTaps {
   std::int64_t vectors, weight_pitch;  // vectors: of v
 };
 
-// sums[(r * sum_columns + c) * lanes + v * sum_pitch] += sum over j of grad[j * grad_step + v *
-// lanes] * input[row_offsets[r] + c * column_step + j * input_step + v * lanes]; again in vectors.
+// sums[(r * sum_columns + c) * width + v * sum_pitch] += sum over j of grad[j * grad_step + v *
+// width] * input[row_offsets[r] + c * column_step + j * input_step + v * width]; again in vectors.
 struct CorrelateTaps {
   const void* grad;
   const void* input;
@@ -94,8 +94,8 @@ struct BlockProducts {
   std::int64_t left_twin, sum_twin;
 };
 
-// row[p * row_step + i] += folds[p * lanes + i] for folds p < count and i < numbers, which are no
-// more than lanes.
+// row[p * row_step + i] += folds[p * width + i] for folds p < count and i < numbers, which are no
+// more than a vector is wide.
 struct AddFolds {
   const void* folds;
   void* row;
@@ -110,11 +110,11 @@ struct Interleave {
 };
 
 struct ConvKernels {
-  const char* name;  // conv_<dtype>_<isa>_<width>
+  const char* name;  // conv_<dtype>_<isa>_<size>
   Isa isa;
-  Width width;
+  VectorSize size;
   DType dtype;
-  int lanes;                // channels of a vector
+  int width;                // channels of a vector
   std::int64_t most_twins;  // rows that multiply_twins takes at once
   std::int64_t sum_bytes;
   void (*to_lanes)(const LaneCopy&);    // elements in, sums out
@@ -131,6 +131,6 @@ struct ConvKernels {
 
 // The kernels of `isa`, or of the next lower one that was built; those of full width where there
 // are none of half.
-const ConvKernels& conv_kernels(Isa isa, DType dtype, Width width = Width::full);
+const ConvKernels& conv_kernels(Isa isa, DType dtype, VectorSize size = VectorSize::full);
 
 }  // namespace backops

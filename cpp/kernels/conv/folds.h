@@ -20,9 +20,9 @@ void add_folds(const AddFolds& args) {
   const std::int64_t apart = (a.numbers + a.row_step - 1) / a.row_step;
   for (std::int64_t first = 0; first < apart; ++first) {
     for (std::int64_t p = first; p < a.count; p += apart) {
-      const auto* const from = folds + p * V::lanes;
+      const auto* const from = folds + p * V::width;
       auto* const to = row + p * a.row_step;
-      if (numbers == V::lanes) {
+      if (numbers == V::width) {
         (V::load(to) + V::load(from)).store(to);
       } else {
         (V::load_some(to, numbers) + V::load(from)).store_some(to, numbers);
@@ -50,10 +50,10 @@ struct InterleaveTable {
 template <class V, int kChannels>
 std::int64_t interleave_vectors(const Interleave& args) {
   using Sum = typename V::Sum;
-  static constexpr InterleaveTable<V::lanes, kChannels> table;
+  static constexpr InterleaveTable<V::width, kChannels> table;
   const Interleave a = args;
   std::int64_t i = 0;
-  for (; i + V::lanes <= a.count; i += V::lanes) {
+  for (; i + V::width <= a.count; i += V::width) {
     const Sum* const from = static_cast<const Sum*>(a.from) + i;
     Sum* const to = static_cast<Sum*>(a.to) + i * kChannels;
     for (int j = 0; j < kChannels; ++j) {
@@ -63,7 +63,7 @@ std::int64_t interleave_vectors(const Interleave& args) {
         numbers = numbers.add_masked(V::permute_one(from + c * a.pitch, pattern),
                                      V::mask(table.lanes_of[j][c]));
       }
-      numbers.store(to + j * V::lanes);
+      numbers.store(to + j * V::width);
     }
   }
   return i;

@@ -18,18 +18,18 @@ constexpr std::int64_t kPositionsAtOnce = 64;
 
 // Interleaving the halves often enough transposes.
 template <class V>
-BACKOPS_INLINE void transpose(V (&rows)[V::lanes]) {
-  V other[V::lanes];
-  for (int round = 1; round < V::lanes; round *= 2) {
-    for (int i = 0; i < V::lanes / 2; ++i) {
-      other[2 * i] = V::low(rows[i], rows[i + V::lanes / 2]);
-      other[2 * i + 1] = V::high(rows[i], rows[i + V::lanes / 2]);
+BACKOPS_INLINE void transpose(V (&rows)[V::width]) {
+  V other[V::width];
+  for (int round = 1; round < V::width; round *= 2) {
+    for (int i = 0; i < V::width / 2; ++i) {
+      other[2 * i] = V::low(rows[i], rows[i + V::width / 2]);
+      other[2 * i + 1] = V::high(rows[i], rows[i + V::width / 2]);
     }
-    for (int i = 0; i < V::lanes; ++i) rows[i] = other[i];
+    for (int i = 0; i < V::width; ++i) rows[i] = other[i];
   }
 }
 
-// Calls body(first channel, channels, first position, positions) for squares of at most V::lanes.
+// Calls body(first channel, channels, first position, positions) for squares of at most V::width.
 template <class V, class Body>
 BACKOPS_INLINE void for_squares(const LaneCopy& a, const Body& body) {
   for (std::int64_t chunk = 0; chunk < a.positions; chunk += kPositionsAtOnce) {
@@ -75,8 +75,8 @@ BACKOPS_FLATTEN void to_lanes_transposed(const LaneCopy& args) {
   for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
                         std::int64_t p, int positions) {
     const char* from = a.elements + c * a.channel_stride_bytes + p * std::int64_t{sizeof(E)};
-    V square[V::lanes];
-    for (int i = 0; i < V::lanes; ++i) {
+    V square[V::width];
+    for (int i = 0; i < V::width; ++i) {
       square[i] =
           i < channels
               ? load<V>(position_kind,
@@ -84,9 +84,9 @@ BACKOPS_FLATTEN void to_lanes_transposed(const LaneCopy& args) {
               : V::fill(0);
     }
     transpose(square);
-    Sum* const to = static_cast<Sum*>(a.sums) + c / V::lanes * a.vector_pitch;
+    Sum* const to = static_cast<Sum*>(a.sums) + c / V::width * a.vector_pitch;
     SumPlaces places(a, p);
-    for (int i = 0; i < V::lanes; ++i) {
+    for (int i = 0; i < V::width; ++i) {
       if (i < positions) store(channel_kind, square[i], to + places.next(), channels);
     }
   });
@@ -98,16 +98,16 @@ BACKOPS_FLATTEN void from_lanes_transposed(const LaneCopy& args) {
   const LaneCopy a = args;
   for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
                         std::int64_t p, int positions) {
-    const Sum* const from = static_cast<const Sum*>(a.sums) + c / V::lanes * a.vector_pitch;
+    const Sum* const from = static_cast<const Sum*>(a.sums) + c / V::width * a.vector_pitch;
     SumPlaces places(a, p);
-    V square[V::lanes];
-    for (int i = 0; i < V::lanes; ++i) {
+    V square[V::width];
+    for (int i = 0; i < V::width; ++i) {
       square[i] =
           i < positions ? load<V>(channel_kind, from + places.next(), channels) : V::fill(0);
     }
     transpose(square);
     char* to = a.elements + c * a.channel_stride_bytes + p * std::int64_t{sizeof(E)};
-    for (int i = 0; i < V::lanes; ++i) {
+    for (int i = 0; i < V::width; ++i) {
       if (i < channels) {
         announce_writing(to + i * a.channel_stride_bytes, kPositionsAtOnce * sizeof(E));
         store(position_kind, square[i], reinterpret_cast<E*>(to + i * a.channel_stride_bytes),
@@ -132,7 +132,7 @@ BACKOPS_FLATTEN void to_lanes_aligned(const LaneCopy& args) {
     Sum* to = static_cast<Sum*>(a.sums) + places.next();
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       __builtin_prefetch(reinterpret_cast<const char*>(from + c) + ahead);
-      store(kind, load<V>(kind, from + c, count), to + c / V::lanes * a.vector_pitch, count);
+      store(kind, load<V>(kind, from + c, count), to + c / V::width * a.vector_pitch, count);
     });
   }
 }
@@ -148,7 +148,7 @@ BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
     E* to = reinterpret_cast<E*>(a.elements + p * a.position_stride_bytes);
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       announce_writing(to + c, ahead);
-      store(kind, load<V>(kind, from + c / V::lanes * a.vector_pitch, count), to + c, count);
+      store(kind, load<V>(kind, from + c / V::width * a.vector_pitch, count), to + c, count);
     });
   }
 }
@@ -161,11 +161,11 @@ void to_lanes_collected(const LaneCopy& a) {
     const char* const from = a.elements + p * a.position_stride_bytes;
     auto* const to = static_cast<typename V::Sum*>(a.sums) + places.next();
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
-      E elements[V::lanes] = {};
+      E elements[V::width] = {};
       for (int i = 0; i < count; ++i) {
         elements[i] = load_unaligned<E>(from + (c + i) * a.channel_stride_bytes);
       }
-      store(kind, V::load(elements), to + c / V::lanes * a.vector_pitch, count);
+      store(kind, V::load(elements), to + c / V::width * a.vector_pitch, count);
     });
   }
 }
@@ -177,8 +177,8 @@ void from_lanes_collected(const LaneCopy& a) {
     const auto* const from = static_cast<const typename V::Sum*>(a.sums) + places.next();
     char* const to = a.elements + p * a.position_stride_bytes;
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
-      E elements[V::lanes];
-      load<V>(kind, from + c / V::lanes * a.vector_pitch, count).store(elements);
+      E elements[V::width];
+      load<V>(kind, from + c / V::width * a.vector_pitch, count).store(elements);
       for (int i = 0; i < count; ++i) {
         std::memcpy(to + (c + i) * a.channel_stride_bytes, &elements[i], sizeof(E));
       }

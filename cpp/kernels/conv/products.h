@@ -106,12 +106,12 @@ void multiply_rows(const BlockProducts& args) {
 
 template <class V>
 void multiply_positions(const BlockProducts& a) {
-  multiply_rows<V, V::lanes, kSumRows<V>, false>(a);
+  multiply_rows<V, V::width, kSumRows<V>, false>(a);
 }
 
 template <class V>
 void multiply_twins(const BlockProducts& a) {
-  multiply_rows<V, V::lanes, kSumRows<V> / 2, true>(a);
+  multiply_rows<V, V::width, kSumRows<V> / 2, true>(a);
 }
 
 // Rows are the channels of a block: a power of two.

@@ -19,7 +19,7 @@ constexpr int kCorrelateSums = 14;
 template <class V, int kCount, bool kDense>
 BACKOPS_INLINE void gather_some(const GatherTaps& a, const typename V::Sum* source,
                                 const typename V::Sum* weights, typename V::Sum* target) {
-  const std::int64_t source_step = kDense ? V::lanes : a.source_step;
+  const std::int64_t source_step = kDense ? V::width : a.source_step;
   V sums[kCount];
   for (int i = 0; i < kCount; ++i) sums[i] = V::fill(0);
   for (const GatherTap *tap = a.taps, *end = tap + a.tap_count; tap != end; ++tap) {
@@ -56,23 +56,23 @@ BACKOPS_FLATTEN void gather_row(const GatherTaps& args) {
     auto* target = static_cast<typename V::Sum*>(a.target) + first * a.target_step;
     for (std::int64_t v = 0; v < a.vectors; ++v) {
       gather_up_to<V, kGatherSums, kDense>(a, count, source, weights, target);
-      source += V::lanes;
+      source += V::width;
       weights += a.weight_pitch;
-      target += V::lanes;
+      target += V::width;
     }
   });
 }
 
 template <class V>
 void gather_taps(const GatherTaps& a) {
-  a.source_step == V::lanes ? gather_row<V, true>(a) : gather_row<V, false>(a);
+  a.source_step == V::width ? gather_row<V, true>(a) : gather_row<V, false>(a);
 }
 
 // kDense: columns of the input are side by side.
 template <class V, int kRows, int kColumns, bool kDense>
 void correlate_some(const CorrelateTaps& a, const std::int64_t* row_offsets,
                     const typename V::Sum* input, typename V::Sum* sums) {
-  const std::int64_t column_step = kDense ? V::lanes : a.column_step;
+  const std::int64_t column_step = kDense ? V::width : a.column_step;
   const auto* grad = static_cast<const typename V::Sum*>(a.grad);
   const typename V::Sum* rows[kRows];
   V own[kRows][kColumns];
@@ -91,7 +91,7 @@ void correlate_some(const CorrelateTaps& a, const std::int64_t* row_offsets,
   }
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) {
-      auto* const to = sums + (r * a.sum_columns + c) * V::lanes;
+      auto* const to = sums + (r * a.sum_columns + c) * V::width;
       (V::load(to) + own[r][c]).store(to);
     }
   }
@@ -109,8 +109,8 @@ void correlate_rows(const CorrelateTaps& a, std::int64_t first_row, std::int64_t
   const auto* const input =
       static_cast<const typename V::Sum*>(a.input) + first_column * a.column_step;
   auto* const sums =
-      static_cast<typename V::Sum*>(a.sums) + (first_row * a.sum_columns + first_column) * V::lanes;
-  if (a.column_step == V::lanes) {
+      static_cast<typename V::Sum*>(a.sums) + (first_row * a.sum_columns + first_column) * V::width;
+  if (a.column_step == V::width) {
     correlate_some<V, kRows, kColumns, true>(a, a.row_offsets + first_row, input, sums);
   } else {
     correlate_some<V, kRows, kColumns, false>(a, a.row_offsets + first_row, input, sums);
@@ -148,8 +148,8 @@ void correlate_taps(const CorrelateTaps& args) {
     const auto* input = static_cast<const typename V::Sum*>(a.input) + first * a.input_step;
     a.count = count;
     for (std::int64_t v = 0; v < a.vectors; ++v) {
-      a.grad = grad + v * V::lanes;
-      a.input = input + v * V::lanes;
+      a.grad = grad + v * V::width;
+      a.input = input + v * V::width;
       a.sums = static_cast<typename V::Sum*>(args.sums) + v * a.sum_pitch;
       correlate_vector<V>(a);
     }

@@ -123,17 +123,17 @@ void test_copies(const ConvKernels& k) {
     for (const std::int64_t positions : sizes) {
       for (int kind = 0; kind < 4; ++kind) {
         const Strides strides = strides_of(kind, channels, positions);
-        const CopyCase together{channels, positions, k.lanes, channels + (kind % 2) * 5,
-                                k.lanes,  strides};
+        const CopyCase together{channels, positions, k.width, channels + (kind % 2) * 5,
+                                k.width,  strides};
         // A block of memory for every vector of channels.
-        const CopyCase apart{channels, positions, k.lanes, k.lanes, positions * k.lanes + 3,
+        const CopyCase apart{channels, positions, k.width, k.width, positions * k.width + 3,
                              strides};
         const std::int64_t misalignment = kind % 2 * (k.dtype == DType::float64 ? 8 : 2);
         const Situation in("%s, %ld channels, %ld positions, strides %d", k.name,
                            static_cast<long>(channels), static_cast<long>(positions), kind);
         CopyCase rows = apart;
         rows.row = 7;
-        rows.row_gap = 2 * k.lanes;
+        rows.row_gap = 2 * k.width;
         rows.vector_pitch += (positions / rows.row + 1) * rows.row_gap;
         for (const CopyCase& c : {together, apart, rows}) {
           test_to_lanes(k, c, misalignment, random);
@@ -149,30 +149,30 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, st
                  std::int64_t source_step, std::int64_t target_step) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
   constexpr std::int64_t kSpread = 6;  // of offsets, in vectors
-  const Memory source = whole_numbers(k, (count * source_step + kSpread) * k.lanes, random);
-  const std::int64_t weight_pitch = (taps + 2) * k.lanes;
+  const Memory source = whole_numbers(k, (count * source_step + kSpread) * k.width, random);
+  const std::int64_t weight_pitch = (taps + 2) * k.width;
   const Memory weights = whole_numbers(k, vectors * weight_pitch, random);
   std::vector<GatherTap> list;
   for (std::int64_t t = 0; t < taps; ++t) {
-    list.push_back({(random.integer(0, kSpread) - kSpread / 2) * k.lanes,
-                    random.integer(0, taps + 1) * k.lanes});
+    list.push_back({(random.integer(0, kSpread) - kSpread / 2) * k.width,
+                    random.integer(0, taps + 1) * k.width});
   }
-  const std::int64_t size = ((count - 1) * target_step + vectors) * k.lanes * k.sum_bytes;
+  const std::int64_t size = ((count - 1) * target_step + vectors) * k.width * k.sum_bytes;
   Memory target(size, 0), expected(size, 0);
-  const std::int64_t first = kSpread / 2 * k.lanes;
+  const std::int64_t first = kSpread / 2 * k.width;
   for (std::int64_t j = 0; j < count; ++j) {
-    for (std::int64_t i = 0; i < vectors * k.lanes; ++i) {
+    for (std::int64_t i = 0; i < vectors * k.width; ++i) {
       double sum = 0;
       for (const GatherTap& tap : list) {
-        const std::int64_t weight = tap.weight + i / k.lanes * weight_pitch + i % k.lanes;
-        const std::int64_t at = first + tap.source + j * source_step * k.lanes + i;
+        const std::int64_t weight = tap.weight + i / k.width * weight_pitch + i % k.width;
+        const std::int64_t at = first + tap.source + j * source_step * k.width + i;
         sum += read_sum(k, weights, weight) * read_sum(k, source, at);
       }
-      write_sum(k, expected, j * target_step * k.lanes + i, sum + 0.0);
+      write_sum(k, expected, j * target_step * k.width + i, sum + 0.0);
     }
   }
   k.gather({source.data() + first * k.sum_bytes, weights.data(), list.data(), taps,
-            source_step * k.lanes, target.data(), target_step * k.lanes, count, vectors,
+            source_step * k.width, target.data(), target_step * k.width, count, vectors,
             weight_pitch});
   CHECK(equal_bytes(target, expected));
 }
@@ -187,36 +187,36 @@ void test_correlate(const ConvKernels& k, std::int64_t rows, std::int64_t column
                     std::int64_t count, std::int64_t vectors, const CorrelateSteps& step) {
   Random random(static_cast<std::uint64_t>(rows * 100 + columns * 10 + step.input));
   const std::int64_t row = (columns - 1) * step.column + (count - 1) * step.input + vectors;
-  const std::int64_t sum_columns = columns + 2, sum_pitch = rows * sum_columns * k.lanes;
-  const Memory grad = whole_numbers(k, (count * step.grad + vectors) * k.lanes, random);
-  const Memory input = whole_numbers(k, rows * row * k.lanes, random);
+  const std::int64_t sum_columns = columns + 2, sum_pitch = rows * sum_columns * k.width;
+  const Memory grad = whole_numbers(k, (count * step.grad + vectors) * k.width, random);
+  const Memory input = whole_numbers(k, rows * row * k.width, random);
   Memory sums = whole_numbers(k, vectors * sum_pitch, random);
   Memory expected(static_cast<std::int64_t>(sums.size()), 0);
   std::vector<std::int64_t> offsets;
-  for (std::int64_t r = 0; r < rows; ++r) offsets.push_back((rows - 1 - r) * row * k.lanes);
+  for (std::int64_t r = 0; r < rows; ++r) offsets.push_back((rows - 1 - r) * row * k.width);
   for (std::int64_t i = 0; i < vectors * sum_pitch; ++i) {
-    const std::int64_t own = i / sum_pitch * k.lanes + i % k.lanes;  // lane of all vectors
-    const std::int64_t c = i / k.lanes % sum_columns - 1, r = i % sum_pitch / k.lanes / sum_columns;
+    const std::int64_t own = i / sum_pitch * k.width + i % k.width;  // lane of all vectors
+    const std::int64_t c = i / k.width % sum_columns - 1, r = i % sum_pitch / k.width / sum_columns;
     double sum = read_sum(k, sums, i);
     for (std::int64_t j = 0; j < count && c >= 0 && c < columns; ++j) {
       const std::int64_t at =
-          offsets[static_cast<std::size_t>(r)] + (c * step.column + j * step.input) * k.lanes + own;
-      sum += read_sum(k, grad, j * step.grad * k.lanes + own) * read_sum(k, input, at);
+          offsets[static_cast<std::size_t>(r)] + (c * step.column + j * step.input) * k.width + own;
+      sum += read_sum(k, grad, j * step.grad * k.width + own) * read_sum(k, input, at);
     }
     write_sum(k, expected, i, sum + 0.0);
   }
-  k.correlate({grad.data(), input.data(), offsets.data(), rows, columns, step.column * k.lanes,
-               step.grad * k.lanes, step.input * k.lanes, count,
-               sums.data() + k.lanes * k.sum_bytes, sum_columns, vectors, sum_pitch, 16});
+  k.correlate({grad.data(), input.data(), offsets.data(), rows, columns, step.column * k.width,
+               step.grad * k.width, step.input * k.width, count,
+               sums.data() + k.width * k.sum_bytes, sum_columns, vectors, sum_pitch, 16});
   CHECK(equal_bytes(sums, expected));
 }
 
 void test_sum(const ConvKernels& k, std::int64_t count, std::int64_t pitch) {
   Random random(static_cast<std::uint64_t>(count));
-  const Memory source = whole_numbers(k, count * pitch + k.lanes, random);
-  Memory sums = whole_numbers(k, k.lanes, random);
+  const Memory source = whole_numbers(k, count * pitch + k.width, random);
+  Memory sums = whole_numbers(k, k.width, random);
   Memory expected(static_cast<std::int64_t>(sums.size()), 0);
-  for (std::int64_t lane = 0; lane < k.lanes; ++lane) {
+  for (std::int64_t lane = 0; lane < k.width; ++lane) {
     double sum = read_sum(k, sums, lane);
     for (std::int64_t j = 0; j < count; ++j) sum += read_sum(k, source, j * pitch + lane);
     write_sum(k, expected, lane, sum + 0.0);
@@ -228,14 +228,14 @@ void test_sum(const ConvKernels& k, std::int64_t count, std::int64_t pitch) {
 void test_fold(const ConvKernels& k, std::int64_t count, std::int64_t numbers,
                std::int64_t row_step) {
   Random random(static_cast<std::uint64_t>(count + numbers));
-  const Memory folds = whole_numbers(k, count * k.lanes, random);
+  const Memory folds = whole_numbers(k, count * k.width, random);
   Memory row = whole_numbers(k, (count - 1) * row_step + numbers, random);
   Memory expected(static_cast<std::int64_t>(row.size()), 0);
   std::copy(row.data(), row.data() + row.size(), expected.data());
   for (std::int64_t p = 0; p < count; ++p) {
     for (std::int64_t i = 0; i < numbers; ++i) {
       const std::int64_t at = p * row_step + i;
-      write_sum(k, expected, at, read_sum(k, expected, at) + read_sum(k, folds, p * k.lanes + i));
+      write_sum(k, expected, at, read_sum(k, expected, at) + read_sum(k, folds, p * k.width + i));
     }
   }
   k.fold({folds.data(), row.data(), row_step, count, numbers});
@@ -258,7 +258,7 @@ void test_interleave(const ConvKernels& k, std::int64_t channels, std::int64_t c
 }
 
 void test_folds(const ConvKernels& k) {
-  for (std::int64_t numbers = 1; numbers <= k.lanes; ++numbers) {
+  for (std::int64_t numbers = 1; numbers <= k.width; ++numbers) {
     for (const std::int64_t row_step : {1, 2, 3, 6, 16, 20}) {
       for (const std::int64_t count : {1, 2, 7, 20}) {
         const Situation in("%s, %ld folds of %ld numbers, %ld apart", k.name,
@@ -281,7 +281,7 @@ void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows
                    bool adds) {
   Random random(static_cast<std::uint64_t>(rows * 10 + vectors));
   constexpr std::int64_t kLength = 3, kShortLength = 2, kLeftStep = 2, kLeftSpread = 9;
-  const std::int64_t lanes = k.lanes, right_pitch = 7 * lanes, right_step = 2 * lanes;
+  const std::int64_t lanes = k.width, right_pitch = 7 * lanes, right_step = 2 * lanes;
   const std::int64_t sum_step = 3 * lanes, sum_pitch = lanes;
   const std::int64_t left_twin = rows * by.left_pitch + 5, sum_twin = rows * sum_step;
   const std::vector<BlockRun> runs = {{kLeftSpread, 0}, {0, 9 * lanes}, {4, lanes}};
@@ -320,12 +320,12 @@ void test_multipliers(const ConvKernels& k) {
     for (const bool adds : {false, true}) {
       for (std::int64_t rows = 1; rows <= 33; ++rows) {
         const Situation in("%s, %ld rows of %d vectors", k.name, static_cast<long>(rows), vectors);
-        test_multiply(k, {k.multiply_positions, k.lanes, false}, rows, vectors, adds);
+        test_multiply(k, {k.multiply_positions, k.width, false}, rows, vectors, adds);
         if (rows <= k.most_twins) {
-          test_multiply(k, {k.multiply_twins, k.lanes, true}, rows, vectors, adds);
+          test_multiply(k, {k.multiply_twins, k.width, true}, rows, vectors, adds);
         }
       }
-      for (std::int64_t rows = 1; rows <= k.lanes; ++rows) {
+      for (std::int64_t rows = 1; rows <= k.width; ++rows) {
         test_multiply(k, {k.multiply_channels, 1, false}, rows, vectors, adds);
       }
     }
@@ -337,7 +337,7 @@ void test_row(const ConvKernels& k) {
     std::printf("skipped: %s, which this CPU does not run\n", k.name);
     return;
   }
-  CHECK(k.lanes <= kMostWidth);
+  CHECK(k.width <= kMostWidth);
   CHECK_EQUAL(k.sum_bytes, bytes_of(sum_dtype(k.dtype)));
   test_copies(k);
   for (const std::int64_t taps : {0, 1, 2, 9, 49}) {
@@ -365,8 +365,8 @@ void test_row(const ConvKernels& k) {
   }
   for (std::int64_t count = 0; count <= 9; ++count) {
     const Situation in("%s, sum of %ld", k.name, static_cast<long>(count));
-    test_sum(k, count, k.lanes);
-    test_sum(k, count, k.lanes + 3);
+    test_sum(k, count, k.width);
+    test_sum(k, count, k.width + 3);
   }
   test_multipliers(k);
   test_folds(k);
@@ -379,7 +379,7 @@ void test_row(const ConvKernels& k) {
 
 void test_selection() {
   for (const ConvKernels* k : kTable) {
-    if (k->isa <= detected_isa()) CHECK_EQUAL(&conv_kernels(k->isa, k->dtype, k->width), k);
+    if (k->isa <= detected_isa()) CHECK_EQUAL(&conv_kernels(k->isa, k->dtype, k->size), k);
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 template <class V>
 void round_to_float16(float* values, std::int64_t count) {
   for_vectors<V>(count, [&](auto kind, std::int64_t j, int some) {
-    Float16 rounded[V::lanes];
+    Float16 rounded[V::width];
     load<V>(kind, values + j, some).store(rounded);
     store(kind, V::load(rounded), values + j, some);
   });
@@ -28,7 +28,7 @@ void put_elements(void* target, const void* source, std::int64_t count) {
   const E* const from = static_cast<const E*>(source);
   std::int64_t i = 0;
   if constexpr (V::has_masked_stores) {
-    for (; i + V::lanes <= count; i += V::lanes) {
+    for (; i + V::width <= count; i += V::width) {
       announce_writing(to + i * kStep);
       V::put_every_second(to + i * kStep, from + i);
     }

@@ -12,7 +12,7 @@ constexpr PoolKernels make_pool_kernels(const char* name, Isa isa, DType dtype) 
   return {name,
           isa,
           dtype,
-          V::lanes,
+          V::width,
           combine_to_sums<V, E>,
           combine_to_sums<V, typename V::Sum>,
           combine_to_elements<V, E>,

@@ -133,7 +133,7 @@ class Blocks {
         axis_rows_(a.axis_rows),
         tails_(static_cast<Sum*>(a.scratch)) {
     for (int& own : counts_) {
-      own = count < V::lanes ? count : V::lanes;
+      own = count < V::width ? count : V::width;
       count -= own;
     }
   }
@@ -163,18 +163,18 @@ class Blocks {
  private:
   BACKOPS_INLINE V term(std::int64_t r, int i) const {
     const std::int64_t row = r - first_row_;
-    return load<V>(Part{}, rows_.row(row) + column_ + i * V::lanes, counts_[i]) *
+    return load<V>(Part{}, rows_.row(row) + column_ + i * V::width, counts_[i]) *
            rows_.weights.of(row);
   }
 
   BACKOPS_INLINE V tail(std::int64_t r, int i) const {
-    return V::load(tails_ + ((r - start_) * kVectors + i) * V::lanes);
+    return V::load(tails_ + ((r - start_) * kVectors + i) * V::width);
   }
 
   template <class To, class Value>
   BACKOPS_INLINE void put(const To target, const Value& value) const {
     for (int i = 0; i < kVectors; ++i) {
-      const std::int64_t j = column_ + i * V::lanes;
+      const std::int64_t j = column_ + i * V::width;
       target.put(Part{}, rows_.finished(Part{}, value(i), j, counts_[i]), j, counts_[i]);
     }
   }
@@ -224,7 +224,7 @@ class Blocks {
     for (std::int64_t r = block_end - 1; r >= begin; --r) {
       for (int i = 0; i < kVectors; ++i) {
         sums[i] = sums[i] + term(r, i);
-        sums[i].store(tails_ + ((r - start_) * kVectors + i) * V::lanes);
+        sums[i].store(tails_ + ((r - start_) * kVectors + i) * V::width);
       }
     }
   }
@@ -296,7 +296,7 @@ template <class V, class S, class T, class W, bool kToSums>
 BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
   const CombineArgs a = args;
   if constexpr (!kToSums) {
-    if (a.columns > 2 * V::lanes) return combine_in_order<V, S, T, W>(a, weights);
+    if (a.columns > 2 * V::width) return combine_in_order<V, S, T, W>(a, weights);
   }
   // Windows that overlap in part make long and short runs in turn, but for the ends of the axis.
   const Run* const middle = a.runs + a.run_count / 2;
@@ -326,7 +326,7 @@ BACKOPS_INLINE void sum_blocks(const CombineArgs& a, std::int64_t plane, B block
 template <class V, class S, class T, class W, bool kToSums>
 BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
   constexpr int kVectors = 4;
-  static_assert(kVectors * V::lanes <= kMostBlockColumns && V::lanes <= kFewestBlockColumns,
+  static_assert(kVectors * V::width <= kMostBlockColumns && V::width <= kFewestBlockColumns,
                 "scratch is made for no more");
   const CombineArgs a = args;
   const std::int64_t columns = a.columns;
@@ -334,9 +334,9 @@ BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
   for (std::int64_t plane = 0; plane < a.planes; ++plane) {
     const auto rows = rows_of<V, S, W, kToSums>(a, plane, weights);
     for (std::int64_t j = 0; j < columns;) {
-      const int most = wide && columns - j > V::lanes ? kVectors * V::lanes : V::lanes;
+      const int most = wide && columns - j > V::width ? kVectors * V::width : V::width;
       const int count = columns - j < most ? static_cast<int>(columns - j) : most;
-      if (most > V::lanes) {
+      if (most > V::width) {
         sum_blocks<T, kToSums>(a, plane, Blocks<V, S, W, kToSums, kVectors>(a, rows, j, count));
       } else {
         sum_blocks<T, kToSums>(a, plane, Blocks<V, S, W, kToSums, 1>(a, rows, j, count));

@@ -34,7 +34,7 @@ struct Place {
 
   BACKOPS_INLINE Place() = default;
   BACKOPS_INLINE Place(const typename V::Sum* row, std::int64_t offset)
-      : base(row + offset / V::lanes * V::lanes), shift(V::shift(offset % V::lanes)) {}
+      : base(row + offset / V::width * V::width), shift(V::shift(offset % V::width)) {}
   BACKOPS_INLINE V at(std::int64_t j) const { return V::load_shifted(base + j, shift); }
 };
 
@@ -117,7 +117,7 @@ BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
     const SpreadTerm* term = first_term;
     for_overlapping_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
       const auto moved_term = [&] {
-        const auto pattern = V::load_pattern(patterns + term->pattern * V::lanes);
+        const auto pattern = V::load_pattern(patterns + term->pattern * V::width);
         return moved<V, kReach>(levels.row(term->level) + term->offset, pattern);
       };
       V sum = moved_term().only(V::mask(term->mask));  // not 0 plus it, which loses a -0
@@ -136,14 +136,14 @@ BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   const SpreadTable table = *a.table;
   const std::int64_t columns = a.columns;
-  const std::int64_t vectors = (columns + V::lanes - 1) / V::lanes;
+  const std::int64_t vectors = (columns + V::width - 1) / V::width;
   const std::int64_t steady_begin = table.steady_begin, steady_end = table.steady_end;
   const SpreadTerm* const steady = table.terms + steady_begin * kTerms;
   typename V::Pattern pattern[kTerms];
   typename V::Mask mask[kTerms];
   std::int64_t offset[kTerms];
   for (int t = 0; t < kTerms; ++t) {
-    pattern[t] = V::load_pattern(table.patterns + steady[t].pattern * V::lanes);
+    pattern[t] = V::load_pattern(table.patterns + steady[t].pattern * V::width);
     mask[t] = V::mask(steady[t].mask);
     offset[t] = steady[t].offset;
   }
@@ -152,14 +152,14 @@ BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
       const SpreadTerm* const terms = table.terms + v * kTerms;
       V sum;
       for (int t = 0; t < kTerms; ++t) {
-        const auto own = V::load_pattern(table.patterns + terms[t].pattern * V::lanes);
+        const auto own = V::load_pattern(table.patterns + terms[t].pattern * V::width);
         const V term = moved<V, kReach>(source + terms[t].offset, own);
         const auto chosen = V::mask(terms[t].mask);
         sum = t == 0 ? term.only(chosen) : sum.add_masked(term, chosen);
       }
-      target.put(kind, sum, vector_begin(v, columns, V::lanes), count);
+      target.put(kind, sum, vector_begin(v, columns, V::width), count);
     };
-    if (columns < V::lanes) return vector(Part{}, 0, static_cast<int>(columns));
+    if (columns < V::width) return vector(Part{}, 0, static_cast<int>(columns));
     for (std::int64_t v = 0; v < vectors; ++v) {
       const Sum* from = source;
       for (; steady_begin <= v && v < steady_end; ++v, from += table.steady_step) {
@@ -168,9 +168,9 @@ BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
           const V term = moved<V, kReach>(from + offset[t], pattern[t]);
           sum = t == 0 ? term.only(mask[t]) : sum.add_masked(term, mask[t]);
         }
-        target.put(Whole{}, sum, v * V::lanes, V::lanes);
+        target.put(Whole{}, sum, v * V::width, V::width);
       }
-      if (v < vectors) vector(Whole{}, v, V::lanes);
+      if (v < vectors) vector(Whole{}, v, V::width);
     }
   });
 }
@@ -232,7 +232,7 @@ int slide_parts(const SpreadArgs& a, SlidePart<V>* parts) {
   std::int64_t at = 0;
   for (int l = a.levels - 1; l >= 0; --l, size /= a.base) {
     for (; at + size <= a.kernel; at += size) {
-      parts[count++] = {l, at / V::lanes * V::lanes, V::shift(at % V::lanes)};
+      parts[count++] = {l, at / V::width * V::width, V::shift(at % V::width)};
     }
   }
   return count;
@@ -296,7 +296,7 @@ BACKOPS_FLATTEN void slide_thrice(const SpreadArgs& a) {
     };
     V low = level(0);
     for_vectors<V>(columns, [&](auto kind, std::int64_t j, int count) {
-      const V high = level(j + V::lanes);
+      const V high = level(j + V::width);
       V sum = low + V::shifted(low, high, second) + V::shifted(low, high, third);
       for (std::int64_t i = 0; i < rest; ++i) sum = sum + V::load(source + j + 3 * kBase + i);
       target.put(kind, sum, j, count);
@@ -319,7 +319,7 @@ void slide(const SpreadArgs& a) {
     default: break;
   }
   if constexpr (V::shifts_in_registers) {
-    const bool is_in_reach = a.kernel / a.base == 3 && 2 * a.base <= V::lanes;
+    const bool is_in_reach = a.kernel / a.base == 3 && 2 * a.base <= V::width;
     switch (is_in_reach ? a.base : 0) {
       case 3: return slide_thrice<V, T, 3>(a);
       case 4: return slide_thrice<V, T, 4>(a);
@@ -357,7 +357,7 @@ BACKOPS_INLINE V repeated(T element) {
 template <class V, class T>
 BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
   using Sum = typename V::Sum;
-  constexpr std::int64_t kStored = V::lanes * static_cast<std::int64_t>(sizeof(Sum) / sizeof(T));
+  constexpr std::int64_t kStored = V::width * static_cast<std::int64_t>(sizeof(Sum) / sizeof(T));
   const std::int64_t columns = a.columns, ahead = a.announce_bytes;
   const std::int64_t overrun = (columns + kStored - 1) / kStored * kStored - columns;
   const std::int64_t last_rows = (overrun + columns - 1) / columns;  // within reach of the end
@@ -366,7 +366,7 @@ BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
   T* to = reinterpret_cast<T*>(a.target + a.target_offsets[0] +
                                a.runs[0].target * a.target_pitch_bytes);
   for_vectors<V>(rows, [&](auto kind, std::int64_t row, int count) {
-    T elements[V::lanes];
+    T elements[V::width];
     store(Whole{}, load<V>(kind, source + row, count), elements, count);
     for (int i = 0; i < count; ++i, to += columns) {
       const V value = repeated<V>(elements[i]);
@@ -389,7 +389,7 @@ BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
     rest.target_offsets += filled;
     rest.planes -= filled;
   }
-  constexpr std::int64_t kStored = V::lanes * static_cast<std::int64_t>(sizeof(Sum) / sizeof(T));
+  constexpr std::int64_t kStored = V::width * static_cast<std::int64_t>(sizeof(Sum) / sizeof(T));
   const std::int64_t columns = a.columns, last = columns - kStored;
   for_rows<Sum, T>(rest, [&](const Sum* source, auto target) {
     if (columns < kStored) {
@@ -398,7 +398,7 @@ BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
       });
       return;
     }
-    T elements[V::lanes];
+    T elements[V::width];
     V::fill(*source).store(elements);
     const V value = repeated<V>(elements[0]);
     for (std::int64_t next = 0; next < columns; next += kStored) {

@@ -17,10 +17,10 @@ struct ArrayVector {
   using Sum = T;
   using Piece = typename Pieces<T>::Piece;
   using Integers = typename Pieces<T>::Integers;
-  static constexpr int lanes = 8;
+  static constexpr int width = 8;
   static constexpr int registers = 16;
-  static constexpr int own = Pieces<T>::lanes;  // of a piece
-  static constexpr int pieces = lanes / own;
+  static constexpr int own = Pieces<T>::width;  // of a piece
+  static constexpr int pieces = width / own;
   Piece piece[pieces];
 
   static ArrayVector fill(T value) {
@@ -39,7 +39,7 @@ struct ArrayVector {
   // The first `count` elements; the other lanes are 0.
   template <class E>
   static ArrayVector load_some(const E* from, int count) {
-    E elements[lanes] = {};
+    E elements[width] = {};
     std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(E));
     return load(elements);
   }
@@ -57,7 +57,7 @@ struct ArrayVector {
 
   template <class E>
   void store_some(E* to, int count) const {
-    E elements[lanes];
+    E elements[width];
     store(elements);
     std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(E));
   }

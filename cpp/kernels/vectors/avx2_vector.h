@@ -50,7 +50,7 @@ inline void store_halves(__m128i halves, void* to, int count) {
 template <int kRegisters>
 struct Vector256 {
   using Sum = float;
-  static constexpr int lanes = 8;
+  static constexpr int width = 8;
   static constexpr int registers = kRegisters;
   __m256 value;
 
@@ -62,8 +62,8 @@ struct Vector256 {
   static Vector256 fill(float x) { return {_mm256_set1_ps(x)}; }
 
   static Vector256 load(const float* from) { return {_mm256_loadu_ps(from)}; }
-  static Vector256 load(const Float16* from) { return load_some(from, lanes); }
-  static Vector256 load(const BFloat16* from) { return load_some(from, lanes); }
+  static Vector256 load(const Float16* from) { return load_some(from, width); }
+  static Vector256 load(const BFloat16* from) { return load_some(from, width); }
 
   static Vector256 load_some(const float* from, int count) {
     return {_mm256_maskload_ps(from, first(count))};
@@ -104,7 +104,7 @@ struct Vector256 {
   void store_some(float* to, int count) const { _mm256_maskstore_ps(to, first(count), value); }
   template <class E>
   void store_some(E* to, int count) const {
-    if (count == lanes) return store(to);
+    if (count == width) return store(to);
     store_halves(as_halves(E{}), to, count);
   }
 
@@ -147,7 +147,7 @@ struct Vector256 {
   static Vector256 permute_two(const float* from, Pattern pattern) {
     const __m256i index = pattern;
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from), index);
-    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + lanes), index);
+    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + width), index);
     // Bit 3 of the index says which of the two; blendv looks at the sign.
     return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)))};
   }

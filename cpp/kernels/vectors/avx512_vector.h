@@ -13,7 +13,7 @@ namespace {
 
 struct Avx512Vector {
   using Sum = float;
-  static constexpr int lanes = 16;
+  static constexpr int width = 16;
   static constexpr int registers = 32;
   __m512 value;
 
@@ -50,7 +50,7 @@ struct Avx512Vector {
     return _mm512_add_epi32(lane, _mm512_set1_epi32(static_cast<int>(elements)));
   }
   static Avx512Vector load_shifted(const float* from, Shift shift) {
-    return shifted(load(from), load(from + lanes), shift);
+    return shifted(load(from), load(from + width), shift);
   }
   // The same of two vectors that follow each other.
   static constexpr bool shifts_in_registers = true;
@@ -127,7 +127,7 @@ struct Avx512Vector {
     return {_mm512_permutexvar_ps(pattern, _mm512_loadu_ps(from))};
   }
   static Avx512Vector permute_two(const float* from, Pattern pattern) {
-    return {_mm512_permutex2var_ps(_mm512_loadu_ps(from), pattern, _mm512_loadu_ps(from + lanes))};
+    return {_mm512_permutex2var_ps(_mm512_loadu_ps(from), pattern, _mm512_loadu_ps(from + width))};
   }
   static Avx512Vector gather(const float* from, Pattern pattern) {
     return {_mm512_i32gather_ps(pattern, from, 4)};
@@ -164,7 +164,7 @@ struct Avx512Vector {
 // Eight float64 sums in one register.
 struct Avx512DoubleVector {
   using Sum = double;
-  static constexpr int lanes = 8;
+  static constexpr int width = 8;
   static constexpr int registers = 32;
   __m512d value;
 
@@ -208,7 +208,7 @@ struct Avx512DoubleVector {
     return _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(elements));
   }
   static Avx512DoubleVector load_shifted(const double* from, Shift shift) {
-    return shifted(load(from), load(from + lanes), shift);
+    return shifted(load(from), load(from + width), shift);
   }
   static constexpr bool shifts_in_registers = true;
   static Avx512DoubleVector shifted(Avx512DoubleVector low, Avx512DoubleVector high, Shift shift) {

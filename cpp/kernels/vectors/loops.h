@@ -28,7 +28,7 @@ struct Part {};
 template <class V, class Body>
 BACKOPS_INLINE void for_vectors(std::int64_t columns, const Body& body) {
   std::int64_t j = 0;
-  for (; j + V::lanes <= columns; j += V::lanes) body(Whole{}, j, V::lanes);
+  for (; j + V::width <= columns; j += V::width) body(Whole{}, j, V::width);
   if (j < columns) body(Part{}, j, static_cast<int>(columns - j));
 }
 
@@ -37,13 +37,13 @@ BACKOPS_INLINE void for_vectors(std::int64_t columns, const Body& body) {
 // CPUs that have them. Only rows shorter than a vector are a part of one.
 template <class V, class Body>
 BACKOPS_INLINE void for_overlapping_vectors(std::int64_t columns, const Body& body) {
-  if (columns < V::lanes) {
+  if (columns < V::width) {
     if (columns > 0) body(Part{}, 0, static_cast<int>(columns));
     return;
   }
-  const std::int64_t last = columns - V::lanes;
-  for (std::int64_t next = 0; next < columns; next += V::lanes) {
-    body(Whole{}, next < last ? next : last, V::lanes);
+  const std::int64_t last = columns - V::width;
+  for (std::int64_t next = 0; next < columns; next += V::width) {
+    body(Whole{}, next < last ? next : last, V::width);
   }
 }
 

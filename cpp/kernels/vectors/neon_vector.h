@@ -25,7 +25,7 @@ constexpr int kNeonRegisters = 28;
 
 struct NeonVector {
   using Sum = float;
-  static constexpr int lanes = 4;
+  static constexpr int width = 4;
   static constexpr int registers = kNeonRegisters;
   float32x4_t value;
 
@@ -45,8 +45,8 @@ struct NeonVector {
   // The first `count` elements; the other lanes are 0. Copies of a fixed size are no calls.
   template <class E>
   static NeonVector load_some(const E* from, int count) {
-    if (count == lanes) return load(from);
-    E elements[lanes] = {};
+    if (count == width) return load(from);
+    E elements[width] = {};
     if ((count & 2) != 0) std::memcpy(elements, from, 2 * sizeof(E));
     if ((count & 1) != 0) std::memcpy(elements + (count & 2), from + (count & 2), sizeof(E));
     return load(elements);
@@ -76,8 +76,8 @@ struct NeonVector {
 
   template <class E>
   void store_some(E* to, int count) const {
-    if (count == lanes) return store(to);
-    E elements[lanes];
+    if (count == width) return store(to);
+    E elements[width];
     store(elements);
     if ((count & 2) != 0) std::memcpy(to, elements, 2 * sizeof(E));
     if ((count & 1) != 0) std::memcpy(to + (count & 2), elements + (count & 2), sizeof(E));
@@ -120,12 +120,12 @@ struct NeonVector {
     return {vreinterpretq_f32_u8(vqtbl1q_u8(load_16_bytes(from), pattern.bytes))};
   }
   static NeonVector permute_two(const float* from, const Pattern& pattern) {
-    const uint8x16x2_t both = {{load_16_bytes(from), load_16_bytes(from + lanes)}};
+    const uint8x16x2_t both = {{load_16_bytes(from), load_16_bytes(from + width)}};
     return {vreinterpretq_f32_u8(vqtbl2q_u8(both, pattern.bytes))};
   }
   static NeonVector gather(const float* from, const Pattern& pattern) {
     const std::int32_t* const at = pattern.elements;
-    const float elements[lanes] = {from[at[0]], from[at[1]], from[at[2]], from[at[3]]};
+    const float elements[width] = {from[at[0]], from[at[1]], from[at[2]], from[at[3]]};
     return load(elements);
   }
 
@@ -140,7 +140,7 @@ struct NeonVector {
 
 struct NeonDoubleVector {
   using Sum = double;
-  static constexpr int lanes = 2;
+  static constexpr int width = 2;
   static constexpr int registers = kNeonRegisters;
   float64x2_t value;
 
@@ -149,14 +149,14 @@ struct NeonDoubleVector {
     return {vreinterpretq_f64_u8(load_16_bytes(from))};
   }
   static NeonDoubleVector load_some(const double* from, int count) {
-    if (count == lanes) return load(from);
-    double elements[lanes] = {};
+    if (count == width) return load(from);
+    double elements[width] = {};
     if (count == 1) std::memcpy(elements, from, sizeof(double));
     return load(elements);
   }
   void store(double* to) const { store_16_bytes(vreinterpretq_u8_f64(value), to); }
   void store_some(double* to, int count) const {
-    if (count == lanes) return store(to);
+    if (count == width) return store(to);
     const double first = vgetq_lane_f64(value, 0);
     if (count == 1) std::memcpy(to, &first, sizeof first);
   }
@@ -203,7 +203,7 @@ struct NeonDoubleVector {
   static Pattern load_pattern(const std::int32_t* pattern) { return {pattern[0], pattern[1]}; }
   static constexpr bool only_gathers = true;
   static NeonDoubleVector gather(const double* from, Pattern pattern) {
-    const double elements[lanes] = {from[pattern.first], from[pattern.second]};
+    const double elements[width] = {from[pattern.first], from[pattern.second]};
     return load(elements);
   }
   static NeonDoubleVector permute_one(const double* from, Pattern pattern) {

@@ -22,7 +22,7 @@ struct Pieces;
 
 template <>
 struct Pieces<float> {
-  static constexpr int lanes = kPieceBytes / 4;
+  static constexpr int width = kPieceBytes / 4;
   typedef float Piece __attribute__((vector_size(kPieceBytes)));
   typedef std::int32_t Integers __attribute__((vector_size(kPieceBytes)));
   typedef std::uint16_t Halves __attribute__((vector_size(kPieceBytes / 2)));
@@ -30,7 +30,7 @@ struct Pieces<float> {
 
 template <>
 struct Pieces<double> {
-  static constexpr int lanes = kPieceBytes / 8;
+  static constexpr int width = kPieceBytes / 8;
   typedef double Piece __attribute__((vector_size(kPieceBytes)));
   typedef std::int64_t Integers __attribute__((vector_size(kPieceBytes)));
 };
@@ -78,6 +78,9 @@ inline void narrow_piece(Pieces<double>::Piece value, double* to) {
   std::memcpy(to, &value, sizeof value);
 }
 
+// For sums that may wrap where they are not chosen.
+typedef std::uint32_t Unsigned __attribute__((vector_size(kPieceBytes)));
+
 inline void store_words(IntegerPiece words, void* to) {
   const auto halves = __builtin_convertvector(words, HalfPiece);
   std::memcpy(to, &halves, sizeof halves);
@@ -88,7 +91,6 @@ inline void narrow_piece(FloatPiece value, BFloat16* to) {
   const IntegerPiece is_nan = (bits & 0x7fffffff) > 0x7f800000;
   const IntegerPiece even = bits >> 16 & 1;
   // unsigned, for the sum may carry into the sign of a NaN, which is not chosen then
-  typedef std::uint32_t Unsigned __attribute__((vector_size(kPieceBytes)));
   const Unsigned sum = reinterpret_cast<Unsigned>(bits) + reinterpret_cast<Unsigned>(even) + 0x7fff;
   store_words(choose(is_nan, bits >> 16 | 0x40, reinterpret_cast<IntegerPiece>(sum >> 16)), to);
 }
@@ -99,10 +101,13 @@ inline void narrow_piece(FloatPiece value, Float16* to) {
   const IntegerPiece nan = 0x7e00 | (magnitude >> 13 & 0x3ff);
   const IntegerPiece infinite =
       (magnitude >= 0x477ff000) & 0x7c00;  // rounds to 2^16 or is infinity
-  const IntegerPiece normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  const Unsigned above = reinterpret_cast<Unsigned>(magnitude) - 0x38000000u;
+  const Unsigned odd = reinterpret_cast<Unsigned>(magnitude) >> 13 & 1u;
+  const auto normal = reinterpret_cast<IntegerPiece>((above + 0xfffu + odd) >> 13);
   // adding 0.5 leaves the subnormal, rounded to even, in the lowest bits
   const FloatPiece shifted = reinterpret_cast<FloatPiece>(magnitude) + 0.5f;
-  const IntegerPiece small = reinterpret_cast<IntegerPiece>(shifted) - 0x3f000000;
+  const auto small =
+      reinterpret_cast<IntegerPiece>(reinterpret_cast<Unsigned>(shifted) - 0x3f000000u);
   const IntegerPiece finite =
       choose(magnitude >= 0x477ff000, infinite, choose(magnitude >= 0x38800000, normal, small));
   store_words(sign | choose(magnitude > 0x7f800000, nan, finite), to);
@@ -113,9 +118,9 @@ template <class T>
 inline typename Pieces<T>::Integers chosen_lanes(std::uint32_t bits) {
   using Integers = typename Pieces<T>::Integers;
   Integers bit;
-  if constexpr (Pieces<T>::lanes == 2) {
+  if constexpr (Pieces<T>::width == 2) {
     bit = Integers{1, 2};
-  } else if constexpr (Pieces<T>::lanes == 4) {
+  } else if constexpr (Pieces<T>::width == 4) {
     bit = Integers{1, 2, 4, 8};
   } else {
     bit = Integers{1, 2, 4, 8, 16, 32, 64, 128};
@@ -126,9 +131,9 @@ inline typename Pieces<T>::Integers chosen_lanes(std::uint32_t bits) {
 template <class T>
 inline typename Pieces<T>::Piece filled_piece(T value) {
   using Piece = typename Pieces<T>::Piece;
-  if constexpr (Pieces<T>::lanes == 2) {
+  if constexpr (Pieces<T>::width == 2) {
     return Piece{value, value};
-  } else if constexpr (Pieces<T>::lanes == 4) {
+  } else if constexpr (Pieces<T>::width == 4) {
     return Piece{value, value, value, value};
   } else {
     return Piece{value, value, value, value, value, value, value, value};
@@ -138,9 +143,9 @@ inline typename Pieces<T>::Piece filled_piece(T value) {
 template <class T>
 inline typename Pieces<T>::Piece gathered_piece(const T* from, const std::int32_t* at) {
   using Piece = typename Pieces<T>::Piece;
-  if constexpr (Pieces<T>::lanes == 2) {
+  if constexpr (Pieces<T>::width == 2) {
     return Piece{from[at[0]], from[at[1]]};
-  } else if constexpr (Pieces<T>::lanes == 4) {
+  } else if constexpr (Pieces<T>::width == 4) {
     return Piece{from[at[0]], from[at[1]], from[at[2]], from[at[3]]};
   } else {
     return Piece{from[at[0]], from[at[1]], from[at[2]], from[at[3]],
@@ -151,10 +156,10 @@ inline typename Pieces<T>::Piece gathered_piece(const T* from, const std::int32_
 // Half a piece of each, from lane `first` on, lane by lane in turn.
 template <int first, class Piece>
 inline Piece pieces_in_turn(const Piece& a, const Piece& b) {
-  constexpr int lanes = sizeof(Piece) / sizeof(a[0]);
-  if constexpr (lanes == 2) {
+  constexpr int width = sizeof(Piece) / sizeof(a[0]);
+  if constexpr (width == 2) {
     return Piece{a[first], b[first]};
-  } else if constexpr (lanes == 4) {
+  } else if constexpr (width == 4) {
     return Piece{a[first], b[first], a[first + 1], b[first + 1]};
   } else {
     return Piece{a[first],     b[first],     a[first + 1], b[first + 1],

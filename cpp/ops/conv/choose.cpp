@@ -35,12 +35,12 @@ double product_of(const std::int64_t (&values)[kMaxConvRank]) {
   return as_double(values[0]) * as_double(values[1]) * as_double(values[2]);
 }
 
-std::int64_t width_of(const ConvTask& task, Width width) {
-  return conv_kernels(task.cpu.isa(), task.dtype, width).lanes;
+std::int64_t width_of(const ConvTask& task, VectorSize size) {
+  return conv_kernels(task.cpu.isa(), task.dtype, size).width;
 }
 
-double cycles_of_vectors(const ConvTask& task, double vectors, Width width, double rate) {
-  const auto bytes = width_of(task, width) * static_cast<std::int64_t>(task.shape.sum_bytes());
+double cycles_of_vectors(const ConvTask& task, double vectors, VectorSize size, double rate) {
+  const auto bytes = width_of(task, size) * static_cast<std::int64_t>(task.shape.sum_bytes());
   return vectors / (task.cpu.products_per_cycle(bytes) * rate);
 }
 
@@ -61,12 +61,12 @@ std::string refuse_lanes(const ConvTask& task) {
   return refusal_of_lists(s);
 }
 
-double lanes_cycles(const ConvTask& task, Width width) {
+double lanes_cycles(const ConvTask& task, VectorSize size) {
   const ConvShape& s = task.shape;
   const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
-  const double vectors = as_double(ceil_divide(s.groups, width_of(task, width))) *
+  const double vectors = as_double(ceil_divide(s.groups, width_of(task, size))) *
                          s.multiplications() / as_double(s.groups);
-  return cycles_of_vectors(task, products * vectors, width, kTapRate);
+  return cycles_of_vectors(task, products * vectors, size, kTapRate);
 }
 
 // ---- blocks ----
@@ -75,12 +75,12 @@ std::string refuse_blocks(const ConvTask& task) { return refusal_of_lists(task.s
 
 // Vectors on the side of the inputs for the input product; on either side for the weights, where a
 // few sums at a time wait for each other.
-double blocks_cycles(const ConvTask& task, Width width) {
+double blocks_cycles(const ConvTask& task, VectorSize size) {
   const ConvShape& s = task.shape;
-  const std::int64_t lanes = width_of(task, width);
+  const std::int64_t width = width_of(task, size);
   const double inputs = as_double(s.group_inputs()), outputs = as_double(s.group_outputs());
-  const double input_vectors = as_double(ceil_divide(s.group_inputs(), lanes));
-  const double output_vectors = as_double(ceil_divide(s.group_outputs(), lanes));
+  const double input_vectors = as_double(ceil_divide(s.group_inputs(), width));
+  const double output_vectors = as_double(ceil_divide(s.group_outputs(), width));
   const auto waiting = [](double rows, double vectors) {
     constexpr double kSumsAtOnce = 8;
     return std::max(1.0, kSumsAtOnce / (std::min(rows, kSumsAtOnce) * std::min(vectors, 2.0)));
@@ -93,8 +93,8 @@ double blocks_cycles(const ConvTask& task, Width width) {
   }
   vectors *= s.multiplications() / (inputs * outputs);
   // Twice as many instructions for the same products: 3 to 13 % more time on a Zen 4.
-  if (width == Width::half) vectors *= 1.08;
-  return cycles_of_vectors(task, vectors, width, kProductRate);
+  if (size == VectorSize::half) vectors *= 1.08;
+  return cycles_of_vectors(task, vectors, size, kProductRate);
 }
 
 // ---- folded ----
@@ -105,23 +105,23 @@ std::string refuse_folded(const ConvTask& task) {
   if (s.groups != 1) return "groups: a fold has all channels";
   if (s.dilation[2] != 1) return "a dilation along the row: folds are neighbours";
   if (s.kernel[2] == 1) return "a kernel of one column: nothing to fold";
-  if (s.inputs >= width_of(task, Width::full)) return "input channels that fill a vector";
+  if (s.inputs >= width_of(task, VectorSize::full)) return "input channels that fill a vector";
   // Rows of folds have the gaps between them, too.
   if (s.stride[2] > std::max<std::int64_t>(16, 2 * s.kernel[2])) return "folds far apart";
   if (s.kernel[2] > FoldedTaps::kMostNumbers / s.inputs) return "folds of more than 1024 numbers";
   return refusal_of_lists(FoldedTaps(s, 1).problem());
 }
 
-double folded_cycles(const ConvTask& task, Width width) {
+double folded_cycles(const ConvTask& task, VectorSize size) {
   constexpr double kFolding = 1.25;  // adding folds where they overlap
   ConvTask folded = task;
-  folded.shape = FoldedTaps(task.shape, width_of(task, width)).problem();
-  return kFolding * blocks_cycles(folded, width);
+  folded.shape = FoldedTaps(task.shape, width_of(task, size)).problem();
+  return kFolding * blocks_cycles(folded, size);
 }
 
 // ---- matrix ----
 
-double matrix_cycles(const ConvTask& task, Width) {
+double matrix_cycles(const ConvTask& task, VectorSize) {
   constexpr double kTileProducts = 400, kPackingCycles = 1;
   // A pair for each lane of a vector, as often as there are products of such vectors.
   const double pair_products = kProductRate * 32 * task.cpu.products_per_cycle(64);
@@ -143,17 +143,17 @@ double matrix_cycles(const ConvTask& task, Width) {
          elements * kPackingCycles;
 }
 
-std::unique_ptr<const ConvEngine> make_matrix(const ConvTask& task, Width width) {
-  return make_matrix_engine(task, make_blocks_engine(task, width));
+std::unique_ptr<const ConvEngine> make_matrix(const ConvTask& task, VectorSize size) {
+  return make_matrix_engine(task, make_blocks_engine(task, size));
 }
 
 // ---- plain ----
 
 std::string refuse_plain(const ConvTask&) { return ""; }
-double plain_cycles(const ConvTask& task, Width) {
+double plain_cycles(const ConvTask& task, VectorSize) {
   return 2 * task.shape.multiplications() * kPlainCycles;
 }
-std::unique_ptr<const ConvEngine> make_plain(const ConvTask& task, Width) {
+std::unique_ptr<const ConvEngine> make_plain(const ConvTask& task, VectorSize) {
   return make_plain_engine(task);
 }
 
@@ -163,8 +163,8 @@ struct Row {
   const char* name;
   const char* takes;
   std::string (*refusal)(const ConvTask&);  // empty, or the reason
-  double (*cycles)(const ConvTask&, Width width);
-  std::unique_ptr<const ConvEngine> (*make)(const ConvTask&, Width width);
+  double (*cycles)(const ConvTask&, VectorSize size);
+  std::unique_ptr<const ConvEngine> (*make)(const ConvTask&, VectorSize size);
   bool has_half;  // vectors of half the width are tried, too
 };
 
@@ -182,19 +182,20 @@ constexpr Row kEngines[] = {
 
 struct Offer {
   const Row* row;
-  Width width;
+  VectorSize size;
   double cycles;
   std::string refusal;
 };
 
 Offer offer_of(const Row& row, const ConvTask& task) {
-  Offer offer{&row, Width::full, std::numeric_limits<double>::infinity(), row.refusal(task)};
+  Offer offer{&row, VectorSize::full, std::numeric_limits<double>::infinity(), row.refusal(task)};
   if (!offer.refusal.empty()) return offer;
-  offer.cycles = row.cycles(task, Width::full);
-  if (!row.has_half || width_of(task, Width::half) == width_of(task, Width::full)) return offer;
-  const double half = row.cycles(task, Width::half);
+  offer.cycles = row.cycles(task, VectorSize::full);
+  if (!row.has_half || width_of(task, VectorSize::half) == width_of(task, VectorSize::full))
+    return offer;
+  const double half = row.cycles(task, VectorSize::half);
   if (half < offer.cycles) {
-    offer.width = Width::half;
+    offer.size = VectorSize::half;
     offer.cycles = half;
   }
   return offer;
@@ -212,7 +213,7 @@ std::string line_of(const Offer& offer, bool is_chosen) {
   if (is_chosen) line += "chosen, ";
   if (offer.refusal.empty()) {
     line += cycles_text(offer.cycles);
-    if (offer.width == Width::half) line += ", vectors of half width";
+    if (offer.size == VectorSize::half) line += ", vectors of half width";
   } else {
     line += "does not take " + offer.refusal;
   }
@@ -261,7 +262,7 @@ ConvChoice choose_engine(const ConvTask& task) {
   const Row* const forced = forced_row();
   std::vector<Offer> offers = offers_for(task);
   while (Offer* const chosen = cheapest(offers, forced)) {
-    auto engine = chosen->row->make(task, chosen->width);
+    auto engine = chosen->row->make(task, chosen->size);
     if (engine) return {std::move(engine), text_of(offers, chosen)};
     chosen->refusal = "windows that reach so far: no tile fits a cache";
   }

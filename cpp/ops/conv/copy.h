@@ -18,7 +18,7 @@ template <class Sum>
 class TileCopy {
  public:
   TileCopy(const ConvKernels& kernels, Rounding rounding, const ConvertKernels& conversions)
-      : kernels_(kernels), rounding_(rounding), conversions_(conversions), width_(kernels.lanes) {}
+      : kernels_(kernels), rounding_(rounding), conversions_(conversions), width_(kernels.width) {}
 
   const ConvKernels& kernels() const { return kernels_; }
 
@@ -141,7 +141,7 @@ class WeightCopy {
       : kernel_{shape.kernel[0], shape.kernel[1], shape.kernel[2]},
         taps_(shape.taps()),
         copy_(copy),
-        width_(copy.kernels().lanes) {}
+        width_(copy.kernels().width) {}
 
   // All taps of some channels, from `elements` on and `channel_stride` apart. Those of a tap lie
   // `tap_pitch` behind those of the one before, and are not rounded yet.

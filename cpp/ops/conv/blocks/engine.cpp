@@ -42,7 +42,7 @@ class BlocksEngine : public ConvEngine {
 
   std::string name() const override {
     std::string name = std::string(folds_ ? "folded:" : "blocks:") + name_of(kernels_.isa);
-    if (kernels_.width == Width::half) name += ":half";
+    if (kernels_.size == VectorSize::half) name += ":half";
     if (n_.has_lanes_on_inputs) name += ":by_input_lanes";
     if (plan_.cut == Schedule::Cut::outputs) name += ":by_outputs";
     if (plan_.cut == Schedule::Cut::outputs_and_inputs) name += ":by_outputs_and_inputs";
@@ -94,12 +94,12 @@ class BlocksEngine : public ConvEngine {
 
   // Lanes of weight sums are inputs where those fill vectors better, and nothing is cut by outputs.
   BlockSizes sizes_for(const ConvTask& task) const {
-    const BlockSizes on_outputs(s_, kernels_.lanes, false);
+    const BlockSizes on_outputs(s_, kernels_.width, false);
     const bool is_better = on_outputs.inputs.padded() * on_outputs.outputs.channels <
                            on_outputs.outputs.padded() * on_outputs.inputs.channels;
     const bool is_possible = !folds_ && Schedule::is_cut_into_parts(s_, on_outputs, task.cuts,
                                                                     BlockBudget(task.cpu), false);
-    return BlockSizes(s_, kernels_.lanes, s_.makes_weight && is_better && is_possible);
+    return BlockSizes(s_, kernels_.width, s_.makes_weight && is_better && is_possible);
   }
 
   std::int64_t pack_tasks() const {
@@ -340,9 +340,9 @@ ConvShape without_kernel(const ConvShape& problem) {
   return s;
 }
 
-std::unique_ptr<const ConvEngine> make_engine(const ConvTask& task, Width width, bool folds) {
-  const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, width);
-  auto folded = folds ? std::make_unique<const FoldedTaps>(task.shape, kernels.lanes) : nullptr;
+std::unique_ptr<const ConvEngine> make_engine(const ConvTask& task, VectorSize size, bool folds) {
+  const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, size);
+  auto folded = folds ? std::make_unique<const FoldedTaps>(task.shape, kernels.width) : nullptr;
   const auto made = [](auto engine) -> std::unique_ptr<const ConvEngine> {
     if (!engine->fits()) return nullptr;
     return engine;
@@ -354,14 +354,14 @@ std::unique_ptr<const ConvEngine> make_engine(const ConvTask& task, Width width,
 
 }  // namespace
 
-std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvTask& task, Width width) {
+std::unique_ptr<const ConvEngine> make_blocks_engine(const ConvTask& task, VectorSize size) {
   ConvTask own = task;
   if (!own.shape.makes_input && !own.shape.makes_weight) own.shape = without_kernel(own.shape);
-  return make_engine(own, width, false);
+  return make_engine(own, size, false);
 }
 
-std::unique_ptr<const ConvEngine> make_folded_engine(const ConvTask& task, Width width) {
-  return make_engine(task, width, true);
+std::unique_ptr<const ConvEngine> make_folded_engine(const ConvTask& task, VectorSize size) {
+  return make_engine(task, size, true);
 }
 
 }  // namespace backops

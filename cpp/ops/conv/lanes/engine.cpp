@@ -40,7 +40,7 @@ class LanesEngine : public ConvEngine {
         kernels_(kernels),
         copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         weights_(s_, copy_),
-        width_(kernels.lanes),
+        width_(kernels.width),
         inputs_(s_.group_inputs()),
         outputs_(s_.group_outputs()),
         blocks_(ceil_divide(s_.groups, width_)),
@@ -65,7 +65,7 @@ class LanesEngine : public ConvEngine {
 
   std::string name() const override {
     return std::string("lanes:") + name_of(kernels_.isa) +
-           (kernels_.width == Width::half ? ":half" : "");
+           (kernels_.size == VectorSize::half ? ":half" : "");
   }
 
   std::size_t engine_bytes() const override {
@@ -333,8 +333,8 @@ class LanesEngine : public ConvEngine {
 
 }  // namespace
 
-std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvTask& task, Width width) {
-  const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, width);
+std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvTask& task, VectorSize size) {
+  const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, size);
   const auto made = [](auto engine) -> std::unique_ptr<const ConvEngine> {
     if (!engine->fits()) return nullptr;
     return engine;

@@ -8,6 +8,6 @@
 namespace backops {
 
 // Null where even the smallest tile is larger than a cache.
-std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvTask& task, Width width);
+std::unique_ptr<const ConvEngine> make_lanes_engine(const ConvTask& task, VectorSize size);
 
 }  // namespace backops

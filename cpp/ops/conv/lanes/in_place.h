@@ -149,7 +149,7 @@ class InPlace {
   Plane plane_of(const Activation& tensor, std::int64_t image, std::int64_t block) const {
     constexpr std::int64_t kBytes = sizeof(Sum);
     Sum* const data = reinterpret_cast<Sum*>(tensor.data + image * tensor.image_stride_bytes);
-    return {data + block * kernels_.lanes, tensor.stride_bytes[height_axis_] / kBytes,
+    return {data + block * kernels_.width, tensor.stride_bytes[height_axis_] / kBytes,
             tensor.stride_bytes[2] / kBytes};
   }
 
@@ -188,7 +188,7 @@ class InPlace {
       offsets[tap - row_taps.begin] = tap * y.dilation * input.row;
     }
     Sum* const sums =
-        work.weight_sums + (row_taps.begin * x.kernel + columns.taps.begin) * kernels_.lanes;
+        work.weight_sums + (row_taps.begin * x.kernel + columns.taps.begin) * kernels_.width;
     for_runs(rows, columns, [&](std::int64_t h, std::int64_t w, bool down, std::int64_t count) {
       const Sum* const window = input.at(
           h * y.stride - y.padding, w * x.stride - x.padding + columns.taps.begin * x.dilation);
@@ -238,7 +238,7 @@ class InPlace {
       for (auto j = static_cast<std::size_t>(columns.taps.begin);
            j < static_cast<std::size_t>(columns.taps.end); ++j) {
         taps[tap_count++] = {-y.shifts[i] * output.row - x.shifts[j] * output.column,
-                             (y.taps[i] * row_.kernel + x.taps[j]) * kernels_.lanes};
+                             (y.taps[i] * row_.kernel + x.taps[j]) * kernels_.width};
       }
     }
     const std::int64_t first_row = height_.output_of(y.first_input);

@@ -325,7 +325,7 @@ std::string matrix_refusal(const ConvTask& task) {
     if (s.kernel[axis] > kMostTaps) return "kernels of more than 256 elements";
   }
   if (s.taps() > kMostTaps) return "kernels of more than 256 elements";
-  if (conv_kernels(task.cpu.isa(), task.dtype).lanes != kLanes) return "vectors of another width";
+  if (conv_kernels(task.cpu.isa(), task.dtype).width != kLanes) return "vectors of another width";
   return "";
 }
 
