@@ -39,13 +39,18 @@ class Clock(Calls):
         return super().__getattr__(name)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_timed():
+    yield
+    backops.torch.disable()
+
+
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(kernels, "_native", clock)
     monkeypatch.setattr(trials, "clock", clock.read)
-    yield clock
-    backops.torch.disable()
+    return clock
 
 
 X, WEIGHT = torch.randn(2, 8, 12, 12), torch.randn(8, 8, 3, 3)
@@ -181,6 +186,19 @@ def test_disabling_forgets(clock):
     assert backops.torch.choices() == []
     backops.torch.enable(benchmark=True)
     assert backops.torch.choices() == []
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_context_goes_on_where_it_was_left():
+    for _ in range(UNTIL_CHOSEN):
+        with backops.torch.enabled(benchmark=True):
+            conv()
+    with backops.torch.enabled(benchmark=True):
+        (found,) = backops.torch.choices()
+    assert found.chosen is not None
+    backops.torch.disable()
+    with backops.torch.enabled(benchmark=True):
+        assert backops.torch.choices() == []
 
 
 def test_contexts_restore_what_was_before(clock):

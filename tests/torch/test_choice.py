@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import backops.torch
 from backops import _native
-from backops.torch import rules
+from backops.torch import choice, rules
 from backops.torch.rules import Layer, Rule
 from tests.support.pytorch import watched
 
@@ -32,8 +32,10 @@ def table(monkeypatch):
     def put(*new, capability=None):
         name = capability or rules.capability()
         monkeypatch.setattr(rules, "PYTORCH_IS_FASTER", {name: new})
+        choice._is_faster.cache_clear()
 
-    return put
+    yield put
+    choice._is_faster.cache_clear()
 
 
 def comes_here(x=(2, 8, 8, 8), weight=(16, 8, 3, 3), dtype=torch.float32, **arguments):

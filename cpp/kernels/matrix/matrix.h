@@ -1,6 +1,6 @@
-// Kernels for CPUs that multiply small matrices of bfloat16 numbers in one instruction. Numbers of
-// more digits are split into pieces, bfloat16 numbers whose sum they are: float16 has two. Products
-// are exact, sums are float32; subnormal numbers and sums are taken for zero.
+// Kernels for CPUs with instructions that multiply pairs or small matrices of bfloat16 numbers.
+// Numbers of more digits are split into pieces, bfloat16 numbers whose sum they are: float16 has
+// two. Products are exact, sums are float32; subnormal numbers and sums are taken for zero.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace backops {
 using BFloat16Bits = std::uint16_t;
 
 constexpr int kTileRows = 16;                      // of a matrix; as many columns of sums
-constexpr int kTileDepth = 32;                     // products that one instruction adds to each sum
+constexpr int kTileDepth = 32;                     // products that a step adds to each sum
 constexpr int kTileSize = kTileRows * kTileDepth;  // numbers of a matrix
 
 // Of what has been packed: the bits of the largest magnitude, and of the smallest but zero, less

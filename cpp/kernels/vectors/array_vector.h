@@ -21,6 +21,7 @@ struct ArrayVector {
   static constexpr int registers = 16;
   static constexpr int own = Pieces<T>::width;  // of a piece
   static constexpr int pieces = width / own;
+  static_assert(pieces >= 2, "halves of a vector are pieces");
   Piece piece[pieces];
 
   static ArrayVector fill(T value) {

@@ -1,4 +1,4 @@
-// Vectors of the compiler's own, as wide as the CPU that is compiled for has them, and conversions
+// Vectors of the compiler's own, of 16 bytes, which any CPU with vectors has, and conversions
 // of them that agree with those of single elements (scalar.h) bit for bit. All cases of a
 // conversion are computed and one is chosen, so that nothing branches.
 #pragma once
@@ -11,11 +11,7 @@
 namespace backops {
 namespace {
 
-#ifdef __AVX__
-constexpr int kPieceBytes = 32;
-#else
 constexpr int kPieceBytes = 16;
-#endif
 
 template <class T>
 struct Pieces;

@@ -175,8 +175,8 @@ constexpr Row kEngines[] = {
      blocks_cycles, make_blocks_engine, true},
     {"folded", "few input channels: the taps of a row take the place of channels", refuse_folded,
      folded_cycles, make_folded_engine, true},
-    {"matrix", "bfloat16 and float16 on CPUs that multiply matrices", matrix_refusal, matrix_cycles,
-     make_matrix, false},
+    {"matrix", "bfloat16 and float16 on CPUs with products of bfloat16", matrix_refusal,
+     matrix_cycles, make_matrix, false},
     {"plain", "everything, element by element", refuse_plain, plain_cycles, make_plain, false},
 };
 
@@ -264,7 +264,7 @@ ConvChoice choose_engine(const ConvTask& task) {
   while (Offer* const chosen = cheapest(offers, forced)) {
     auto engine = chosen->row->make(task, chosen->size);
     if (engine) return {std::move(engine), text_of(offers, chosen)};
-    chosen->refusal = "windows that reach so far: no tile fits a cache";
+    chosen->refusal = "windows that reach so far: its tiles would be too large";
   }
   // Only one that is forced takes less than everything.
   const Offer& refused = offers[static_cast<std::size_t>(forced - kEngines)];

@@ -63,11 +63,16 @@ double ConvTiles::overlap() const {
   return of_image * tile / tensors;
 }
 
+double most_growth(double share_bytes, std::int64_t workers) {
+  constexpr double kMostBytes = 256e6;  // that callers keep for the next call
+  return std::clamp(kMostBytes / (share_bytes * static_cast<double>(workers)), 1.0, 64.0);
+}
+
 ConvTiles tiles_of(const ConvShape& shape, const TileNeeds& needs, double most_sums,
-                   std::int64_t least_tiles) {
-  constexpr double kMostOverlap = 1.5, kMostGrowth = 64, kWorthIt = 0.9;
+                   double most_growth, std::int64_t least_tiles) {
+  constexpr double kMostOverlap = 1.5, kWorthIt = 0.9;
   ConvTiles best(shape, needs, most_sums, least_tiles);
-  for (double growth = 2; growth <= kMostGrowth; growth *= 2) {
+  for (double growth = 2; growth <= most_growth; growth *= 2) {
     if (best.fit() && best.overlap() <= kMostOverlap) break;
     ConvTiles larger(shape, needs, growth * most_sums, least_tiles);
     if (!best.fit() || larger.overlap() < kWorthIt * best.overlap()) best = larger;

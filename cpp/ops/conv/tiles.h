@@ -1,4 +1,4 @@
-// How a problem is cut into tiles whose tensors stay in a cache.
+// How a problem is cut into tiles whose tensors stay in a cache, if that is possible.
 #pragma once
 
 #include <cstdint>
@@ -100,9 +100,13 @@ class ConvTiles {
   bool fit_ = true;
 };
 
-// Tiles of `most_sums`; or, where those would be little but what neighbours share, larger ones that
-// no longer fit the cache which that is a share of: bringing numbers many times costs more.
+// How far tiles may grow beyond `share_bytes` of a cache: up to what so many workers can afford.
+double most_growth(double share_bytes, std::int64_t workers);
+
+// Tiles of `most_sums`, which are a share of a cache. Where tiles would have half as many numbers
+// again as the tensors, because neighbours share them, they are larger: a slower cache costs less
+// than bringing numbers many times.
 ConvTiles tiles_of(const ConvShape& shape, const TileNeeds& needs, double most_sums,
-                   std::int64_t least_tiles);
+                   double most_growth, std::int64_t least_tiles);
 
 }  // namespace backops

@@ -44,6 +44,8 @@ OPERATORS: dict[str, Callable[[Any], kernels.Kernel]] = {
 
 _lock = threading.Lock()
 _library: Any = None
+# What `enabled(benchmark=True)` timed, for the next time it is entered.
+_kept: Trials | None = None
 
 
 def enable(benchmark: bool = False) -> None:
@@ -56,8 +58,10 @@ def enable(benchmark: bool = False) -> None:
 
     Enabling again keeps what was timed, unless it is without `benchmark`.
     """
+    global _kept
     with _lock:
-        _set(True, (choice.trials or Trials()) if benchmark else None)
+        _kept = (choice.trials or _kept or Trials()) if benchmark else None
+        _set(True, _kept)
 
 
 def disable() -> None:
@@ -65,7 +69,9 @@ def disable() -> None:
 
     Not while another thread is in a backward pass: PyTorch may take the kernel away under it.
     """
+    global _kept
     with _lock:
+        _kept = None
         _set(False, None)
 
 
@@ -76,8 +82,13 @@ def is_enabled() -> bool:
 
 @contextmanager
 def enabled(benchmark: bool = False) -> Iterator[None]:
-    """Enabled inside, as before afterwards."""
-    with _state(True, (choice.trials or Trials()) if benchmark else None):
+    """Enabled inside, as before afterwards. What was timed is kept for the next time."""
+    global _kept
+    with _lock:
+        if benchmark:
+            _kept = choice.trials or _kept or Trials()
+        trials = _kept if benchmark else None
+    with _state(True, trials):
         yield
 
 

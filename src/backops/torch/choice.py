@@ -59,12 +59,11 @@ def conv_is_faster(
         tuple(input.shape), tuple(weight.shape), tuple(stride), tuple(padding), tuple(dilation),
         groups, tuple(output_mask),
     )  # fmt: skip
-    return _is_faster(rules.active(), input.dtype, channels_last, *problem)
+    return _is_faster(input.dtype, channels_last, *problem)
 
 
 @lru_cache(maxsize=4096)
 def _is_faster(
-    rules_of_cpu: tuple[rules.Rule, ...],
     dtype: torch.dtype,
     channels_last: bool,
     input_shape: tuple[int, ...],
@@ -78,7 +77,7 @@ def _is_faster(
     layer = rules.layer_of(
         dtype, weight_shape, stride, groups, channels_last=channels_last, wants_input=output_mask[0]
     )
-    if any(rule.holds(layer) for rule in rules_of_cpu):
+    if any(rule.holds(layer) for rule in rules.active()):
         return False
     windows = stride, padding, dilation, groups
     try:

@@ -36,7 +36,7 @@ class BlocksEngine : public ConvEngine {
         order_(s_, n_, copy_, folds_.get()),
         weight_product_(s_, n_, kernels, folds_.get()),
         is_pointwise_(!folds_ && s_.is_pointwise()),
-        plan_(s_, n_, task.cuts, BlockBudget(task.cpu), kernels, folds_.get()) {}
+        plan_(s_, n_, task.cuts, BlockBudget(task.cpu, task.cuts), kernels, folds_.get()) {}
 
   bool fits() const { return plan_.fits; }
 
@@ -97,8 +97,9 @@ class BlocksEngine : public ConvEngine {
     const BlockSizes on_outputs(s_, kernels_.width, false);
     const bool is_better = on_outputs.inputs.padded() * on_outputs.outputs.channels <
                            on_outputs.outputs.padded() * on_outputs.inputs.channels;
-    const bool is_possible = !folds_ && Schedule::is_cut_into_parts(s_, on_outputs, task.cuts,
-                                                                    BlockBudget(task.cpu), false);
+    const bool is_possible =
+        !folds_ && Schedule::is_cut_into_parts(s_, on_outputs, task.cuts,
+                                               BlockBudget(task.cpu, task.cuts), false);
     return BlockSizes(s_, kernels_.width, s_.makes_weight && is_better && is_possible);
   }
 

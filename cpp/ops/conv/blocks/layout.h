@@ -9,6 +9,7 @@
 #include "ops/conv/blocks/folds.h"
 #include "ops/conv/blocks/input.h"
 #include "ops/conv/blocks/sizes.h"
+#include "ops/conv/engine.h"
 #include "ops/conv/tiles.h"
 
 namespace backops {
@@ -16,7 +17,8 @@ namespace backops {
 // How much of a second-level cache things may take. Measured on a Xeon with 2 MB; tiles of 0.2 to
 // 0.5 were as fast.
 struct BlockBudget {
-  explicit BlockBudget(const Cpu& cpu) : level2(static_cast<double>(cpu.level2_bytes)) {}
+  BlockBudget(const Cpu& cpu, const ConvCuts& cuts)
+      : level2(static_cast<double>(cpu.level2_bytes)), workers(cuts.parts()) {}
 
   double tile() const { return 0.375 * level2; }
   double panel() const { return 0.16 * level2; }  // of packed weights, used together
@@ -24,6 +26,7 @@ struct BlockBudget {
   double parts() const { return level2; }         // of weight sums, all parts together
 
   double level2;
+  std::int64_t workers;
 };
 
 template <class Sum>
@@ -78,7 +81,8 @@ class BlockLayouts {
       needs.result = 0;  // row by row
     }
     const auto cut = [&](const ConvShape& shape) {
-      return tiles_of(shape, needs, budget_.tile() / sizeof(Sum), work.least_tiles);
+      return tiles_of(shape, needs, budget_.tile() / sizeof(Sum),
+                      most_growth(budget_.tile(), budget_.workers), work.least_tiles);
     };
     ConvTiles tiles = cut(s_);
     if (folds_ && tiles.tile(0).outputs[2].size() < s_.out[2]) {

@@ -48,6 +48,7 @@ class LanesEngine : public ConvEngine {
             s_,
             {outputs_ * width_, s_.makes_weight ? inputs_ * width_ : 0, 0, s_.makes_input, true},
             kTileShare * static_cast<double>(task.cpu.level2_bytes) / sizeof(Sum),
+            most_growth(kTileShare * static_cast<double>(task.cpu.level2_bytes), kMostParts),
             ceil_divide(kMostParts, blocks_))) {
     if (!tiles_.fit()) return;
     parts_ = parts_for();

@@ -1,5 +1,5 @@
-// Products in bfloat16 and float16 by products of small matrices, which some CPUs have an
-// instruction for (kernels/matrix/matrix.h). All tensors are brought into one order of positions
+// Products in bfloat16 and float16 by instructions that multiply pairs or small matrices of
+// bfloat16 numbers (kernels/matrix/matrix.h). All tensors are brought into one order of positions
 // (matrix/tiles.h), in which both products are plain matrix products:
 //
 //   weight (outputs, inputs) = output (outputs, positions) * input (positions, inputs)
@@ -58,7 +58,7 @@ class MatrixEngine : public ConvEngine {
         level2_bytes_(static_cast<double>(task.cpu.level2_bytes)),
         is_shared_(weight_bytes() > kMostSumBytes),
         place_bytes_(MatrixLayout::place_bytes(s_, n_, pieces_of(task.dtype))),
-        tiles_(choose_tiles(task.cpu)),
+        tiles_(choose_tiles()),
         m_(s_, n_, tiles_, pieces_of(task.dtype)),
         at_(s_, n_, tiles_, m_, is_shared_,
             pairs_at_once(n_.outputs.all_pairs(),
@@ -134,12 +134,12 @@ class MatrixEngine : public ConvEngine {
 
   // Larger ones than the cache has room for, if those would be mostly zeros and what neighbours
   // share.
-  MatrixTiles choose_tiles(const Cpu& cpu) const {
-    constexpr double kEnough = 1.6, kMostGrowth = 64, kWorthIt = 0.9;
-    const double places = kTileShare * static_cast<double>(cpu.level2_bytes) / place_bytes_;
+  MatrixTiles choose_tiles() const {
+    constexpr double kEnough = 1.6, kWorthIt = 0.9;
+    const double share = kTileShare * level2_bytes_, places = share / place_bytes_;
     const double outputs = static_cast<double>(s_.batch * s_.out_positions());
     MatrixTiles best = cut_tiles(places);
-    for (double growth = 2; growth <= kMostGrowth; growth *= 2) {
+    for (double growth = 2; growth <= most_growth(share, wanted_); growth *= 2) {
       if (best.fit() && places_of(best) <= kEnough * outputs) break;
       MatrixTiles larger = cut_tiles(growth * places);
       if (!best.fit() || places_of(larger) < kWorthIt * places_of(best)) best = larger;
@@ -307,7 +307,7 @@ class MatrixEngine : public ConvEngine {
 
 std::string matrix_refusal(const ConvTask& task) {
   const ConvShape& s = task.shape;
-  if (!has_matrices(task.cpu)) return "problems on a CPU without such products";
+  if (!has_matrices(task.cpu)) return "problems on a CPU without products of bfloat16";
   if (task.dtype != DType::bfloat16 && task.dtype != DType::float16) {
     return std::string(name_of(task.dtype)) + ", which has too many digits";
   }

@@ -106,7 +106,7 @@ std::int64_t MatrixTiles::shared_zeros(int index) const {
   if (sections(index) > 1) return 0;
   const Range all = section(index, 0).all;
   const std::int64_t numbers = std::max(axis(index).out, axis(index).plane_size(0));
-  return std::min(-all.begin, all.end - numbers);
+  return std::max<std::int64_t>(0, std::min(-all.begin, all.end - numbers));
 }
 
 std::int64_t MatrixTiles::extent(int index) const {
