@@ -120,27 +120,26 @@ PYTORCH_IS_FASTER: dict[str, tuple[Rule, ...]] = {
     ),
     # AMD EPYC (Zen 4), 256-bit units, two cores, 2026-11-17.
     "avx512_bf16": (
-        # First layers of images, strided, or in float32 of few channels; others 1.0 to 4.9.
-        Rule("0.5 to 1.1", FLOAT32 + BFLOAT16, rank=(2, 2), inputs=(1, 3), strided=True,
-             depthwise=False, wants_input=False),
-        Rule("0.6 to 0.9", FLOAT32, rank=(2, 2), inputs=(1, 3), outputs=(1, 16),
+        # First layers of images: strided ones in bfloat16 (float32 1.0 to 1.2), small ones in
+        # float32. With a gradient of the input 1.0 and more.
+        Rule("0.6 to 0.8", BFLOAT16, rank=(2, 2), inputs=(1, 3), strided=True, depthwise=False,
+             wants_input=False),
+        Rule("0.7 to 0.9", FLOAT32, rank=(2, 2), inputs=(1, 3), outputs=(1, 16),
              kernel_elements=(1, 25), strided=False, depthwise=False, wants_input=False),
         # Depthwise 3x3, as above; strided 1.2. In bfloat16 of any channels, strided 12.
         Rule("0.9", FLOAT32, kernel_elements=(1, 9), strided=False, depthwise=True,
              whole_vectors=False, channels_last=True),
-        Rule("0.8", BFLOAT16, rank=(2, 2), kernel_elements=(1, 9), strided=False, depthwise=True,
-             channels_last=True),
-        # Matrix products over many channels of small images; strided or with fewer of either: 1.0
-        # and more.
-        Rule("0.7 to 1.0", FLOAT32, inputs=(320, 2048), outputs=(250, 1280),
-             kernel_elements=(1, 1), strided=False),
-        # In channels-last, in float32 to more than a few outputs.
-        Rule("0.8 to 1.0", FLOAT32, outputs=(16, math.inf), kernel_elements=(1, 1),
+        Rule("0.7 to 0.9", BFLOAT16, rank=(2, 2), kernel_elements=(1, 9), strided=False,
+             depthwise=True, channels_last=True),
+        # 1x1 in channels-last; in float32 to more outputs 1.0 to 1.2.
+        Rule("0.8 to 0.9", FLOAT32, outputs=(16, 64), kernel_elements=(1, 1), strided=False,
              channels_last=True),
         Rule("0.5 to 0.9", BFLOAT16, kernel_elements=(1, 1), channels_last=True),
-        # Dense layers; other channels 0.8 to 4.4.
-        Rule("0.3 to 1.2, two 2.5", BFLOAT16, rank=(2, 3), kernel_elements=(2, math.inf),
-             depthwise=False, whole_vectors=True),
+        # Dense layers of many channels, and of volumes; strided or fewer channels 0.8 to 4.4.
+        Rule("0.6 to 1.1", BFLOAT16, rank=(2, 3), inputs=(128, math.inf), outputs=(16, math.inf),
+             kernel_elements=(2, math.inf), depthwise=False, strided=False),
+        Rule("0.8 to 0.9", BFLOAT16, rank=(3, 3), inputs=(16, 127), outputs=(16, math.inf),
+             kernel_elements=(9, math.inf), depthwise=False, strided=False),
     ),
 }  # fmt: skip
 
