@@ -222,7 +222,6 @@ void test_described_cpus_choose_their_engines() {
   const Cpu amx = described_cpu("avx2 avx512 avx512_bf16 amx wide_512", level1, 2 * level2);
   const ConvProblem depthwise = square_problem(DType::float32, {8, 96, 56, 56}, 96, 3, 96);
   const ConvProblem dense = square_problem(DType::bfloat16, {8, 64, 56, 56}, 64, 3, 1);
-  const ConvProblem first_layer = square_problem(DType::float32, {8, 3, 224, 224}, 64, 7, 1);
   ConvProblem far = square_problem(DType::float32, {1, 4, 90, 90}, 4, 1, 1);
   far.stride[0] = far.stride[1] = 80;
   for (const Cpu& cpu : {plain, avx2, avx512, amx}) {
@@ -231,6 +230,7 @@ void test_described_cpus_choose_their_engines() {
     CHECK_EQUAL(chosen(far, cpu), "plain");
   }
 #ifdef BACKOPS_X86  // their kernels, or the width of their vectors
+  const ConvProblem first_layer = square_problem(DType::float32, {8, 3, 224, 224}, 64, 7, 1);
   CHECK_EQUAL(chosen(first_layer, avx512), "folded");
   CHECK_EQUAL(chosen(dense, amx), "matrix");
 #endif
