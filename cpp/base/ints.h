@@ -8,6 +8,9 @@
 namespace backops {
 
 constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? a / b : -ceil_divide(-a, b);
+}
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t to) { return ceil_divide(a, to) * to; }
 
 constexpr std::size_t kLineBytes = 64;

@@ -58,7 +58,7 @@ BACKOPS_API std::int64_t dense_bytes(const std::int64_t* shape, int ndim, DType 
 BACKOPS_API bool overlap(const TensorView& a, const TensorView& b);
 
 // A tensor of one run, of which no operator has more; one that is not there has no view.
-constexpr std::size_t kMostRunTensors = 6;
+constexpr std::size_t kMostRunTensors = 8;
 struct RunTensor {
   const char* name;
   const TensorView* view;

@@ -34,22 +34,24 @@ PlanCache<PoolKey, PoolPlan>& pool_cache() {
   return cache;
 }
 
-constexpr std::size_t kPlainConvFields = 10;
-using ConvKey = std::array<std::int64_t, kPlainConvFields + 2 * kMaxDims + 4 * kMaxConvRank>;
+constexpr std::size_t kPlainConvFields = 12;
+using ConvKey = std::array<std::int64_t, kPlainConvFields + 2 * kMaxDims + 5 * kMaxConvRank>;
 
 ConvKey key_of(const ConvProblem& p, int threads, bool deterministic) {
   ConvKey key{};
   std::int64_t* at = key.data();
   for (const std::int64_t value :
-       {std::int64_t{p.rank}, std::int64_t{static_cast<std::uint8_t>(p.dtype)},
+       {std::int64_t{static_cast<std::uint8_t>(p.op)}, std::int64_t{p.rank},
+        std::int64_t{static_cast<std::uint8_t>(p.dtype)},
         std::int64_t{static_cast<std::uint8_t>(p.rounding)}, std::int64_t{p.ndim}, p.groups,
-        std::int64_t{p.wants_input}, std::int64_t{p.wants_weight}, std::int64_t{p.wants_bias},
-        std::int64_t{threads}, std::int64_t{deterministic}}) {
+        std::int64_t{p.has_bias}, std::int64_t{p.wants_input}, std::int64_t{p.wants_weight},
+        std::int64_t{p.wants_bias}, std::int64_t{threads}, std::int64_t{deterministic}}) {
     *at++ = value;
   }
   at = std::copy(p.input_shape, p.input_shape + kMaxDims, at);
   at = std::copy(p.weight_shape, p.weight_shape + kMaxDims, at);
-  for (const std::int64_t* list : {p.stride, p.padding_before, p.padding_after, p.dilation}) {
+  for (const std::int64_t* list :
+       {p.stride, p.padding_before, p.padding_after, p.output_padding, p.dilation}) {
     at = std::copy(list, list + kMaxConvRank, at);
   }
   return key;

@@ -49,11 +49,11 @@ struct Sums {
 };
 
 struct Operands {
-  Tensor grad_output, input, weight;
+  Tensor grad_output, input, weight, bias;
 };
 
 struct Expected {
-  Sums grad_input, grad_weight, grad_bias;
+  Sums output, grad_input, grad_weight, grad_bias;
 };
 
 std::vector<double> operand_values(const Tensor& tensor, Rounding rounding) {
@@ -75,15 +75,29 @@ struct Axis {
   }
 };
 
-std::vector<Axis> axes_of(const ConvProblem& p, const std::int64_t* output_shape) {
-  std::vector<Axis> axes(static_cast<std::size_t>(kMaxConvRank - p.rank));
-  for (int i = 0; i < p.rank; ++i) {
-    const int at = p.ndim - p.rank + i;
-    axes.push_back({p.input_shape[at], output_shape[at], p.weight_shape[2 + i], p.stride[i],
-                    p.padding_before[i], p.dilation[i]});
+// The map that joins the tensors: a transposed convolution's input is its output.
+struct Map {
+  const std::int64_t *in_shape, *out_shape;
+  std::int64_t batch, group_inputs, outputs, ins, outs, taps;
+  std::vector<Axis> axes;
+
+  Map(const ConvProblem& p, const std::int64_t* output_shape)
+      : in_shape(is_transposed(p.op) ? output_shape : p.input_shape),
+        out_shape(is_transposed(p.op) ? p.input_shape : output_shape),
+        batch(p.ndim == p.rank + 2 ? p.input_shape[0] : 1),
+        group_inputs(p.weight_shape[1]),
+        outputs(p.weight_shape[0]),
+        ins(element_count(in_shape + p.ndim - p.rank, p.rank)),
+        outs(element_count(out_shape + p.ndim - p.rank, p.rank)),
+        taps(element_count(p.weight_shape + 2, p.rank)),
+        axes(static_cast<std::size_t>(kMaxConvRank - p.rank)) {
+    for (int i = 0; i < p.rank; ++i) {
+      const int at = p.ndim - p.rank + i;
+      axes.push_back({in_shape[at], out_shape[at], p.weight_shape[2 + i], p.stride[i],
+                      p.padding_before[i], p.dilation[i]});
+    }
   }
-  return axes;
-}
+};
 
 // Calls body(output position, input position or -1, tap), all counted from 0; -1 is padding.
 template <class Body>
@@ -101,57 +115,95 @@ void for_each_join(const std::vector<Axis>& axes, const Body& body) {
   }
 }
 
-Expected expected_gradients(const ConvProblem& p, const Operands& operands) {
-  const std::vector<double> grad = operand_values(operands.grad_output, p.rounding);
-  const std::vector<double> input = operand_values(operands.input, p.rounding);
-  const std::vector<double> weight = operand_values(operands.weight, p.rounding);
-  const TensorView& output = operands.grad_output.view;
-  const std::vector<Axis> axes = axes_of(p, output.shape);
-  const int first = p.ndim - p.rank;  // spatial axis
-  const std::int64_t batch = p.ndim == p.rank + 2 ? p.input_shape[0] : 1;
-  const std::int64_t outputs = p.weight_shape[0], group_inputs = p.weight_shape[1];
-  const std::int64_t ins = element_count(p.input_shape + first, p.rank);
-  const std::int64_t outs = element_count(output.shape + first, p.rank);
-  const std::int64_t taps = element_count(p.weight_shape + 2, p.rank);
-  Expected expected{Sums(element_count(p.input_shape, p.ndim)),
-                    Sums(element_count(p.weight_shape, p.rank + 2)), Sums(outputs)};
-  for (std::int64_t image = 0; image < batch; ++image) {
-    for (std::int64_t o = 0; o < outputs; ++o) {
-      const std::int64_t grad_at = (image * outputs + o) * outs;
-      for (std::int64_t i = 0; i < outs; ++i) {
-        expected.grad_bias.add(o, grad[static_cast<std::size_t>(grad_at + i)], 1);
-      }
-      for (std::int64_t c = 0; c < group_inputs; ++c) {
-        const std::int64_t channel = o / (outputs / p.groups) * group_inputs + c;
-        const std::int64_t input_at = (image * group_inputs * p.groups + channel) * ins;
-        const std::int64_t weight_at = (o * group_inputs + c) * taps;
-        for_each_join(axes, [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
-          const double g = grad[static_cast<std::size_t>(grad_at + out)];
-          if (in < 0) {
-            if (!std::isfinite(g)) {
-              expected.grad_weight.may_be_nan[static_cast<std::size_t>(weight_at + tap)] = true;
-            }
-            return;
-          }
-          expected.grad_input.add(input_at + in, g,
-                                  weight[static_cast<std::size_t>(weight_at + tap)]);
-          expected.grad_weight.add(weight_at + tap, g,
-                                   input[static_cast<std::size_t>(input_at + in)]);
+// Calls body(out, in or -1, weight): where the elements that are multiplied are in their tensors.
+template <class Body>
+void for_each_product(const Map& map, std::int64_t groups, const Body& body) {
+  for (std::int64_t image = 0; image < map.batch; ++image) {
+    for (std::int64_t o = 0; o < map.outputs; ++o) {
+      const std::int64_t out_at = (image * map.outputs + o) * map.outs;
+      for (std::int64_t c = 0; c < map.group_inputs; ++c) {
+        const std::int64_t channel = o / (map.outputs / groups) * map.group_inputs + c;
+        const std::int64_t in_at = (image * map.group_inputs * groups + channel) * map.ins;
+        const std::int64_t weight_at = (o * map.group_inputs + c) * map.taps;
+        for_each_join(map.axes, [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
+          body(out_at + out, in < 0 ? -1 : in_at + in, weight_at + tap);
         });
       }
     }
   }
+}
+
+// Calls body(channel, index) for the elements of the operator's output.
+template <class Body>
+void for_each_output(const ConvProblem& p, const std::int64_t* shape, const Body& body) {
+  const std::int64_t channels = shape[p.ndim - p.rank - 1];
+  const std::int64_t positions = element_count(shape + p.ndim - p.rank, p.rank);
+  for (std::int64_t i = 0; i < element_count(shape, p.ndim); ++i) {
+    body(i / positions % channels, i);
+  }
+}
+
+Expected expected_forward(const ConvProblem& p, const std::int64_t* output_shape,
+                          const Operands& operands) {
+  const std::vector<double> input = operand_values(operands.input, p.rounding);
+  const std::vector<double> weight = operand_values(operands.weight, p.rounding);
+  Expected expected{Sums(element_count(output_shape, p.ndim)), Sums(0), Sums(0), Sums(0)};
+  for_each_product(
+      Map(p, output_shape), p.groups, [&](std::int64_t out, std::int64_t in, std::int64_t at) {
+        if (in < 0) return;
+        const bool turned = p.op == ConvOperator::transpose;
+        expected.output.add(turned ? in : out, input[static_cast<std::size_t>(turned ? out : in)],
+                            weight[static_cast<std::size_t>(at)]);
+      });
+  for_each_output(p, output_shape, [&](std::int64_t channel, std::int64_t i) {
+    if (p.has_bias) expected.output.add(i, operands.bias.get(channel), 1);
+  });
+  return expected;
+}
+
+Expected expected_backward(const ConvProblem& p, const std::int64_t* output_shape,
+                           const Operands& operands) {
+  const std::vector<double> grad = operand_values(operands.grad_output, p.rounding);
+  const std::vector<double> input = operand_values(operands.input, p.rounding);
+  const std::vector<double> weight = operand_values(operands.weight, p.rounding);
+  Expected expected{Sums(0), Sums(element_count(p.input_shape, p.ndim)),
+                    Sums(element_count(p.weight_shape, p.rank + 2)),
+                    Sums(output_shape[p.ndim - p.rank - 1])};
+  for_each_product(Map(p, output_shape), p.groups,
+                   [&](std::int64_t out, std::int64_t in, std::int64_t at) {
+                     const auto own = static_cast<std::size_t>(at);
+                     const bool turned = is_transposed(p.op);
+                     if (in < 0) {
+                       const double met = (turned ? input : grad)[static_cast<std::size_t>(out)];
+                       if (!std::isfinite(met)) expected.grad_weight.may_be_nan[own] = true;
+                       return;
+                     }
+                     const std::int64_t grad_at = turned ? in : out, input_at = turned ? out : in;
+                     const double g = grad[static_cast<std::size_t>(grad_at)];
+                     expected.grad_input.add(input_at, g, weight[own]);
+                     expected.grad_weight.add(at, g, input[static_cast<std::size_t>(input_at)]);
+                   });
+  for_each_output(p, output_shape, [&](std::int64_t channel, std::int64_t i) {
+    expected.grad_bias.add(channel, grad[static_cast<std::size_t>(i)], 1);
+  });
   return expected;
 }
 
 // ---- running -----------------------------------------------------------------------------------
 
 struct Results {
-  Tensor grad_input, grad_weight, grad_bias;
+  Tensor output, grad_input, grad_weight, grad_bias;
 };
 
 ConvTensors bound(const ConvProblem& p, const Operands& operands, const Results& results) {
   ConvTensors t;
+  if (!is_backward(p.op)) {
+    t.input = &operands.input.view;
+    t.weight = &operands.weight.view;
+    if (p.has_bias) t.bias = &operands.bias.view;
+    t.output = &results.output.view;
+    return t;
+  }
   t.grad_output = &operands.grad_output.view;
   if (p.wants_weight) t.input = &operands.input.view;
   if (p.wants_input) t.weight = &operands.weight.view;
@@ -171,7 +223,8 @@ bool is_untouched(const char* begin, std::size_t bytes) {
 std::string run_with_guards(Random& random, const ConvPlan& plan, const Operands& operands,
                             const Results& results, int threads) {
   constexpr std::size_t kGuard = 64;
-  const Tensor* const all[] = {&results.grad_input, &results.grad_weight, &results.grad_bias};
+  const Tensor* const all[] = {&results.output, &results.grad_input, &results.grad_weight,
+                               &results.grad_bias};
   for (const Tensor* tensor : all) {
     std::memset(tensor->memory.data(), kUntouched, tensor->memory.size());
   }
@@ -214,6 +267,7 @@ void check_result(const char* name, bool wanted, const Tensor& tensor, const Sum
 }
 
 void check_results(const ConvProblem& p, const Results& results, const Expected& expected) {
+  if (!is_backward(p.op)) return check_result("output", true, results.output, expected.output);
   check_result("grad_input", p.wants_input, results.grad_input, expected.grad_input);
   check_result("grad_weight", p.wants_weight, results.grad_weight, expected.grad_weight);
   check_result("grad_bias", p.wants_bias, results.grad_bias, expected.grad_bias);
@@ -222,11 +276,14 @@ void check_results(const ConvProblem& p, const Results& results, const Expected&
 // ---- problems ----------------------------------------------------------------------------------
 
 std::string problem_text(const ConvProblem& p) {
-  return std::string(name_of(p.dtype)) + " input " + shape_text(p.input_shape, p.ndim) +
-         " weight " + shape_text(p.weight_shape, p.rank + 2) + " stride " +
-         shape_text(p.stride, p.rank) + " padding " + shape_text(p.padding_before, p.rank) +
-         shape_text(p.padding_after, p.rank) + " dilation " + shape_text(p.dilation, p.rank) +
-         " groups " + std::to_string(p.groups) + " wants " + (p.wants_input ? "i" : "") +
+  const char* const names[] = {"conv ", "backward ", "transpose ", "transpose_backward "};
+  return names[static_cast<int>(p.op)] + std::string(name_of(p.dtype)) + " input " +
+         shape_text(p.input_shape, p.ndim) + " weight " + shape_text(p.weight_shape, p.rank + 2) +
+         " stride " + shape_text(p.stride, p.rank) + " padding " +
+         shape_text(p.padding_before, p.rank) + shape_text(p.padding_after, p.rank) + " dilation " +
+         shape_text(p.dilation, p.rank) + " output padding " +
+         shape_text(p.output_padding, p.rank) + " groups " + std::to_string(p.groups) +
+         (p.has_bias ? " bias" : "") + " wants " + (p.wants_input ? "i" : "") +
          (p.wants_weight ? "w" : "") + (p.wants_bias ? "b" : "") + " rounding " +
          std::to_string(static_cast<int>(p.rounding));
 }
@@ -241,6 +298,13 @@ void choose_axis(Random& random, ConvProblem& p, int axis, std::int64_t longest)
   const std::int64_t reach = (kernel - 1) * p.dilation[axis] + 1;
   p.padding_before[axis] = random.chance(0.3) ? 0 : random.integer(0, reach);
   p.padding_after[axis] = random.chance(0.5) ? p.padding_before[axis] : random.integer(0, reach);
+  if (is_transposed(p.op)) {
+    p.output_padding[axis] = random.integer(0, std::max(p.stride[axis], p.dilation[axis]) - 1);
+    const std::int64_t padded = (in - 1) * p.stride[axis] + reach + p.output_padding[axis];
+    p.padding_before[axis] = std::min(p.padding_before[axis], padded - 1);
+    p.padding_after[axis] = std::min(p.padding_after[axis], padded - 1 - p.padding_before[axis]);
+    return;
+  }
   const std::int64_t missing = reach - in - p.padding_before[axis] - p.padding_after[axis];
   if (missing > 0) p.padding_after[axis] += missing;
 }
@@ -257,7 +321,9 @@ void choose_channels(Random& random, ConvProblem& p) {
     p.groups = 2;
     group_inputs = group_outputs = 16;  // fill the tiles of a matrix
   }
-  p.input_shape[p.ndim - p.rank - 1] = p.groups * group_inputs;
+  // A transposed convolution's weight has its inputs first.
+  p.input_shape[p.ndim - p.rank - 1] =
+      p.groups * (is_transposed(p.op) ? group_outputs : group_inputs);
   p.weight_shape[0] = p.groups * group_outputs;
   p.weight_shape[1] = group_inputs;
 }
@@ -265,6 +331,8 @@ void choose_channels(Random& random, ConvProblem& p) {
 ConvProblem random_problem(Random& random) {
   const std::int64_t longest[] = {0, 60, 14, 6};
   ConvProblem p;
+  p.op = static_cast<ConvOperator>(random.integer(0, 3));
+  p.has_bias = !is_backward(p.op) && random.chance(0.5);
   p.rank = static_cast<int>(random.integer(1, 3));
   p.dtype = kDTypes[random.integer(0, 3)];
   const bool is_batched = random.chance(0.8);
@@ -283,9 +351,8 @@ ConvProblem random_problem(Random& random) {
 }
 
 double multiplications(const ConvProblem& p, const std::int64_t* output_shape) {
-  const int first = p.ndim - p.rank;
-  const std::int64_t batch = p.ndim == p.rank + 2 ? p.input_shape[0] : 1;
-  return static_cast<double>(batch * element_count(output_shape + first, p.rank)) *
+  const Map map(p, output_shape);
+  return static_cast<double>(map.batch * map.outs) *
          static_cast<double>(element_count(p.weight_shape, p.rank + 2));
 }
 
@@ -305,7 +372,8 @@ Cpu random_cpu(Random& random) {
 }
 
 Tensor random_operand(Random& random, const ConvProblem& p, const std::int64_t* shape, int ndim) {
-  Tensor tensor = make_tensor(random, random_style(random, true), p.dtype, shape, ndim, p.rank);
+  const int rank = ndim > p.rank ? p.rank : 0;
+  Tensor tensor = make_tensor(random, random_style(random, true), p.dtype, shape, ndim, rank);
   for (std::int64_t i = 0; i < element_count(shape, ndim); ++i) tensor.set(i, random.real());
   return tensor;
 }
@@ -339,20 +407,28 @@ void check_engine(Random& random, const ConvProblem& p, const Cpu& cpu, const Op
   }
 }
 
+void set_special(Random& random, const Tensor& tensor, double special) {
+  const std::int64_t count = element_count(tensor.view.shape, tensor.view.ndim);
+  if (special != 0 && count > 0) tensor.set(random.integer(0, count - 1), special);
+}
+
 void check_problem(Random& random, const ConvProblem& p, double special, Counts& runs) {
   const LegalConvProblem legal(p);
   const std::int64_t* const output_shape = legal.output_shape();
+  const std::int64_t channels = legal.output_channels();
   const Operands operands{random_operand(random, p, output_shape, p.ndim),
                           random_operand(random, p, p.input_shape, p.ndim),
-                          random_operand(random, p, p.weight_shape, p.rank + 2)};
-  const std::int64_t count = element_count(output_shape, p.ndim);
-  if (special != 0 && count > 0) operands.grad_output.set(random.integer(0, count - 1), special);
+                          random_operand(random, p, p.weight_shape, p.rank + 2),
+                          random_operand(random, p, &channels, 1)};
+  const Tensor& source = is_backward(p.op) ? operands.grad_output : operands.input;
+  set_special(random, random.chance(0.5) ? source : operands.weight, special);
   const auto result = [&](const std::int64_t* shape, int ndim, int rank) {
     return make_tensor(random, random_style(random, false), p.dtype, shape, ndim, rank);
   };
-  const Results results{result(p.input_shape, p.ndim, p.rank),
-                        result(p.weight_shape, p.rank + 2, p.rank), result(p.weight_shape, 1, 0)};
-  const Expected expected = expected_gradients(p, operands);
+  const Results results{result(output_shape, p.ndim, p.rank), result(p.input_shape, p.ndim, p.rank),
+                        result(p.weight_shape, p.rank + 2, p.rank), result(&channels, 1, 0)};
+  const Expected expected = is_backward(p.op) ? expected_backward(p, output_shape, operands)
+                                              : expected_forward(p, output_shape, operands);
   const Cpu cpu = random_cpu(random);
   force_engine(nullptr);
   check_engine(random, p, cpu, operands, results, expected);
@@ -375,7 +451,7 @@ void test_every_engine_follows_the_definition() {
   const double specials[] = {0, 0, 0, 0, 0, 0, std::numeric_limits<double>::quiet_NaN(), infinity};
   Counts runs;
   int problems = 0;
-  while (problems < 240) {
+  while (problems < 480) {
     const ConvProblem p = random_problem(random);
     const LegalConvProblem legal(p);
     const std::int64_t* const output_shape = legal.output_shape();
@@ -388,7 +464,7 @@ void test_every_engine_follows_the_definition() {
   force_engine(nullptr);
   CHECK_EQUAL(runs["plain"], problems);
   const Cpu& cpu = detected_cpu();
-  CHECK(runs["blocks"] > 150 && runs["lanes"] > 80);
+  CHECK(runs["blocks"] > 300 && runs["lanes"] > 160);
   CHECK(runs["folded"] > (cpu.isa() == Isa::neon ? 5 : 15));  // few channels fill short vectors
   if (has_matrices(cpu) && cpu.isa() >= Isa::avx512) CHECK(runs["matrix"] > 15);
   for (const auto& [name, count] : runs) std::printf("%s: %d problems\n", name.c_str(), count);

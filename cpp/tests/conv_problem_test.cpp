@@ -132,7 +132,14 @@ struct AllTensors {
     grad_bias = place(p.weight_shape, 1);
   }
   ConvTensors bound() const {
-    return {&grad_output, &input, &weight, &grad_input, &grad_weight, &grad_bias};
+    ConvTensors t;
+    t.grad_output = &grad_output;
+    t.input = &input;
+    t.weight = &weight;
+    t.grad_input = &grad_input;
+    t.grad_weight = &grad_weight;
+    t.grad_bias = &grad_bias;
+    return t;
   }
 };
 

@@ -17,7 +17,8 @@ enum class VectorSize : std::uint8_t { full, half };
 // Between elements of a tensor and sums with the channels of a position in vectors: channel c of
 // position p is the element at c * channel_stride_bytes + p * position_stride_bytes and the sum at
 // p * sum_pitch + c / width * vector_pitch + c % width. If positions are rows, of `row` each, those
-// of the next row begin `row_gap` sums further on.
+// of the next row begin `row_gap` sums further on. Elements that are written are sums plus the
+// `bias` of their channel, if there is one.
 struct LaneCopy {
   char* elements;
   std::int64_t channel_stride_bytes, position_stride_bytes;
@@ -25,6 +26,7 @@ struct LaneCopy {
   std::int64_t sum_pitch, vector_pitch;
   std::int64_t channels, positions;
   std::int64_t row = 0, row_gap = 0;
+  const void* bias = nullptr;
 };
 
 // Where the source and the weights of a tap begin, in sums.
@@ -32,8 +34,9 @@ struct GatherTap {
   std::int64_t source, weight;
 };
 
-// target[j * target_step + v * width] = sum over t of weights[t.weight + v * weight_pitch] *
-// source[t.source + j * source_step + v * width]; all of them are vectors, steps count sums.
+// target[j * target_step + v * width] = bias[v * weight_pitch] + sum over t of
+// weights[t.weight + v * weight_pitch] * source[t.source + j * source_step + v * width]; all of
+// them are vectors, steps count sums. Null is no bias.
 struct GatherTaps {
   const void* source;
   const void* weights;
@@ -44,6 +47,7 @@ struct GatherTaps {
   std::int64_t target_step;
   std::int64_t count;
   std::int64_t vectors, weight_pitch;  // vectors: of v
+  const void* bias = nullptr;
 };
 
 // sums[(r * sum_columns + c) * width + v * sum_pitch] += sum over j of grad[j * grad_step + v *

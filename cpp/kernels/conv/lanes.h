@@ -105,6 +105,10 @@ BACKOPS_FLATTEN void from_lanes_transposed(const LaneCopy& args) {
       square[i] =
           i < positions ? load<V>(channel_kind, from + places.next(), channels) : V::fill(0);
     }
+    if (a.bias != nullptr) {
+      const V bias = load<V>(channel_kind, static_cast<const Sum*>(a.bias) + c, channels);
+      for (int i = 0; i < V::width; ++i) square[i] = square[i] + bias;
+    }
     transpose(square);
     char* to = a.elements + c * a.channel_stride_bytes + p * std::int64_t{sizeof(E)};
     for (int i = 0; i < V::width; ++i) {
@@ -137,6 +141,12 @@ BACKOPS_FLATTEN void to_lanes_aligned(const LaneCopy& args) {
   }
 }
 
+template <class V, class Kind>
+BACKOPS_INLINE V plus_bias(Kind kind, const LaneCopy& a, std::int64_t c, int count, const V& sums) {
+  if (a.bias == nullptr) return sums;
+  return sums + load<V>(kind, static_cast<const typename V::Sum*>(a.bias) + c, count);
+}
+
 template <class V, class E>
 BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
   using Sum = typename V::Sum;
@@ -148,7 +158,8 @@ BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
     E* to = reinterpret_cast<E*>(a.elements + p * a.position_stride_bytes);
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       announce_writing(to + c, ahead);
-      store(kind, load<V>(kind, from + c / V::width * a.vector_pitch, count), to + c, count);
+      const V sums = load<V>(kind, from + c / V::width * a.vector_pitch, count);
+      store(kind, plus_bias(kind, a, c, count, sums), to + c, count);
     });
   }
 }
@@ -178,7 +189,8 @@ void from_lanes_collected(const LaneCopy& a) {
     char* const to = a.elements + p * a.position_stride_bytes;
     for_vectors<V>(a.channels, [&](auto kind, std::int64_t c, int count) {
       E elements[V::width];
-      load<V>(kind, from + c / V::width * a.vector_pitch, count).store(elements);
+      const V sums = load<V>(kind, from + c / V::width * a.vector_pitch, count);
+      plus_bias(kind, a, c, count, sums).store(elements);
       for (int i = 0; i < count; ++i) {
         std::memcpy(to + (c + i) * a.channel_stride_bytes, &elements[i], sizeof(E));
       }

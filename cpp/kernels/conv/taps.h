@@ -18,10 +18,12 @@ constexpr int kCorrelateSums = 14;
 // kDense: vectors are side by side, which the compiler then knows.
 template <class V, int kCount, bool kDense>
 BACKOPS_INLINE void gather_some(const GatherTaps& a, const typename V::Sum* source,
-                                const typename V::Sum* weights, typename V::Sum* target) {
+                                const typename V::Sum* weights, const typename V::Sum* bias,
+                                typename V::Sum* target) {
   const std::int64_t source_step = kDense ? V::width : a.source_step;
   V sums[kCount];
-  for (int i = 0; i < kCount; ++i) sums[i] = V::fill(0);
+  const V start = bias == nullptr ? V::fill(0) : V::load(bias);
+  for (int i = 0; i < kCount; ++i) sums[i] = start;
   for (const GatherTap *tap = a.taps, *end = tap + a.tap_count; tap != end; ++tap) {
     const V weight = V::load(weights + tap->weight);
     const auto* const from = source + tap->source;
@@ -41,9 +43,11 @@ BACKOPS_INLINE void gather_some(const GatherTaps& a, const typename V::Sum* sour
 template <class V, int kCount, bool kDense>
 BACKOPS_INLINE void gather_up_to(const GatherTaps& a, std::int64_t count,
                                  const typename V::Sum* source, const typename V::Sum* weights,
-                                 typename V::Sum* target) {
-  if (count == kCount) return gather_some<V, kCount, kDense>(a, source, weights, target);
-  if constexpr (kCount > 1) gather_up_to<V, kCount - 1, kDense>(a, count, source, weights, target);
+                                 const typename V::Sum* bias, typename V::Sum* target) {
+  if (count == kCount) return gather_some<V, kCount, kDense>(a, source, weights, bias, target);
+  if constexpr (kCount > 1) {
+    gather_up_to<V, kCount - 1, kDense>(a, count, source, weights, bias, target);
+  }
 }
 
 // All vectors of a few positions, then the next ones: as they lie in memory.
@@ -53,11 +57,13 @@ BACKOPS_FLATTEN void gather_row(const GatherTaps& args) {
   for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
     const auto* source = static_cast<const typename V::Sum*>(a.source) + first * a.source_step;
     const auto* weights = static_cast<const typename V::Sum*>(a.weights);
+    const auto* bias = static_cast<const typename V::Sum*>(a.bias);
     auto* target = static_cast<typename V::Sum*>(a.target) + first * a.target_step;
     for (std::int64_t v = 0; v < a.vectors; ++v) {
-      gather_up_to<V, kGatherSums, kDense>(a, count, source, weights, target);
+      gather_up_to<V, kGatherSums, kDense>(a, count, source, weights, bias, target);
       source += V::width;
       weights += a.weight_pitch;
+      if (bias != nullptr) bias += a.weight_pitch;
       target += V::width;
     }
   });

@@ -103,7 +103,12 @@ std::string refuse_folded(const ConvTask& task) {
   const ConvShape& s = task.shape;
   if (!s.makes_input && !s.makes_weight) return "bias sums only";
   if (s.groups != 1) return "groups: a fold has all channels";
+  // Folds lie where windows begin, which are then apart on the side that is read.
+  if (s.is_turned && s.has_strides()) return "strides of an output product";
   if (s.dilation[2] != 1) return "a dilation along the row: folds are neighbours";
+  if (s.is_turned && (s.padding[2] >= s.kernel[2] || s.in[2] > s.out[2] + s.padding[2])) {
+    return "zeros that fill a window";
+  }
   if (s.kernel[2] == 1) return "a kernel of one column: nothing to fold";
   if (s.inputs >= width_of(task, VectorSize::full)) return "input channels that fill a vector";
   // Rows of folds have the gaps between them, too.
@@ -138,8 +143,8 @@ double matrix_cycles(const ConvTask& task, VectorSize) {
       256 * tiles(s.group_inputs()) * tiles(s.group_outputs()) * as_double(s.groups);
   const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
   const double elements = as_double(s.batch) * as_double(2 * s.out_image() + s.in_image()) * pieces;
-  return products * as_double(s.batch * s.out_positions()) * product_of(s.kernel) * channels *
-             pieces * pieces / rate +
+  return products * as_double(s.batch * s.windows()) * product_of(s.kernel) * channels * pieces *
+             pieces / rate +
          elements * kPackingCycles;
 }
 

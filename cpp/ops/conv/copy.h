@@ -35,9 +35,10 @@ class TileCopy {
     }
   }
 
-  // The other way. The box is inside the tensor.
+  // The other way. The box is inside the tensor. A bias, if it is not null, has a number for each
+  // of the channels.
   void put(const Activation& tensor, const Box& box, const Range& channels, Sum* from,
-           std::int64_t pitch) const {
+           std::int64_t pitch, const Sum* bias) const {
     const Range &rows = box.axes[1], &columns = box.axes[2];
     if (columns.size() <= 0 || rows.size() <= 0) return;
     const bool joins = tensor.stride_bytes[1] == columns.size() * tensor.stride_bytes[2];
@@ -49,9 +50,15 @@ class TileCopy {
                              tensor.channel_stride_bytes, tensor.stride_bytes[2],
                              from + box.place(image, d, h, columns.begin) * width_, width_, pitch,
                              channels.size(), at_once * columns.size(), columns.size(),
-                             (box.step[1] - columns.size()) * width_});
+                             (box.step[1] - columns.size()) * width_, bias});
       }
     });
+  }
+
+  // Is added, not multiplied, and so not rounded.
+  void bring_bias(const Bias& bias, const Range& channels, Sum* to) const {
+    char* const first = bias.data + channels.begin * bias.stride_bytes;
+    kernels_.to_lanes({first, bias.stride_bytes, 0, to, 0, width_, channels.size(), 1});
   }
 
   // Elements that lie `stride_bytes` apart, as sums side by side, and back.

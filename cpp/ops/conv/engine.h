@@ -27,13 +27,17 @@ struct Activation {
   }
 };
 
-// (outputs, inputs of a group, taps).
+// (groups, outputs of a group, inputs of a group, taps).
 struct Weights {
   char* data;
-  std::int64_t output_stride_bytes, input_stride_bytes, stride_bytes[kMaxConvRank];
+  std::int64_t group_outputs;
+  std::int64_t group_stride_bytes, output_stride_bytes, input_stride_bytes;
+  std::int64_t stride_bytes[kMaxConvRank];
 
+  // The output is counted through all groups, the input from its group on.
   char* at(std::int64_t output, std::int64_t input) const {
-    return data + output * output_stride_bytes + input * input_stride_bytes;
+    return data + output / group_outputs * group_stride_bytes +
+           output % group_outputs * output_stride_bytes + input * input_stride_bytes;
   }
 };
 
@@ -45,6 +49,7 @@ struct Bias {
 struct ConvBuffers {
   Activation output, input;  // what is read
   Weights weight;
+  Bias bias;                 // that is added to the input product
   Activation input_product;  // what is made
   Weights weight_product;
   Bias bias_sums;

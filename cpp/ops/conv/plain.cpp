@@ -55,6 +55,11 @@ class PlainEngine : public ConvEngine {
   void for_taps_of(int axis, std::int64_t input, const Body& body) const {
     const std::int64_t stride = s_.stride[axis];
     for (std::int64_t tap = 0; tap < s_.kernel[axis]; ++tap) {
+      if (s_.is_turned) {
+        const std::int64_t output = input * stride - s_.padding[axis] + tap * s_.dilation[axis];
+        if (output >= 0 && output < s_.out[axis]) body(tap, output);
+        continue;
+      }
       const std::int64_t window = input + s_.padding[axis] - tap * s_.dilation[axis];
       if (window < 0) return;
       if (window % stride == 0 && window / stride < s_.out[axis]) body(tap, window / stride);
@@ -64,6 +69,8 @@ class PlainEngine : public ConvEngine {
   void write_input(const ConvBuffers& b, std::int64_t image, std::int64_t channel) const {
     const std::int64_t group = channel / s_.group_inputs();
     const Range all[] = {{0, s_.in[0]}, {0, s_.in[1]}, {0, s_.in[2]}};
+    Sum bias = 0;
+    if (s_.adds_bias) copy_.bring_bias(b.bias, {channel, channel + 1}, &bias);
     for_rows({image, image + 1}, all, [&](std::int64_t, std::int64_t d, std::int64_t h) {
       for (std::int64_t w = 0; w < s_.in[2]; ++w) {
         Sum sum = 0;
@@ -78,7 +85,7 @@ class PlainEngine : public ConvEngine {
             });
           });
         });
-        write(b.input_product.at(image, channel, d, h, w), sum);
+        write(b.input_product.at(image, channel, d, h, w), sum + bias);
       }
     });
   }

@@ -1,5 +1,5 @@
-// Gradients of a convolution with respect to its input, weight and bias: 1-D to 3-D, groups,
-// stride, padding, dilation.
+// Convolutions and transposed convolutions, and the gradients of both with respect to input, weight
+// and bias: 1-D to 3-D, groups, stride, padding, dilation.
 //
 //   ConvProblem       what is asked
 //   LegalConvProblem  that it has an answer
@@ -21,30 +21,49 @@
 
 namespace backops {
 
+enum class ConvOperator : std::uint8_t { conv, backward, transpose, transpose_backward };
+
+constexpr bool is_backward(ConvOperator op) {
+  return op == ConvOperator::backward || op == ConvOperator::transpose_backward;
+}
+constexpr bool is_transposed(ConvOperator op) {
+  return op == ConvOperator::transpose || op == ConvOperator::transpose_backward;
+}
+
 struct ConvProblem {
+  ConvOperator op = ConvOperator::backward;
   int rank = 2;  // number of spatial axes, the last ones
   DType dtype = DType::float32;
   Rounding rounding = Rounding::none;
-  int ndim = 4;  // of input and grad_output: rank + 1 (unbatched) or rank + 2
+  int ndim = 4;  // of input and output: rank + 1 (unbatched) or rank + 2
   std::int64_t input_shape[kMaxDims] = {};
-  std::int64_t weight_shape[kMaxDims] = {};  // rank + 2 axes
+  // rank + 2 axes: (outputs, inputs of a group, kernel), transposed (inputs, outputs of a group,
+  // kernel).
+  std::int64_t weight_shape[kMaxDims] = {};
   std::int64_t stride[kMaxConvRank] = {};
-  // Zeros before the first element of an axis and after the last; they may differ.
+  // Zeros before the first element of an axis and after the last; they may differ. Transposed: how
+  // much of the output is cut off.
   std::int64_t padding_before[kMaxConvRank] = {}, padding_after[kMaxConvRank] = {};
+  std::int64_t output_padding[kMaxConvRank] = {};  // transposed: outputs behind the last window
   std::int64_t dilation[kMaxConvRank] = {};
   std::int64_t groups = 1;
-  bool wants_input = true, wants_weight = true, wants_bias = true;
+  bool has_bias = false;                                            // of forward operators
+  bool wants_input = true, wants_weight = true, wants_bias = true;  // of backward operators
 
   // For callers that know one padding for both ends, and have set the one before.
   void pad_both_ends() { std::copy_n(padding_before, kMaxConvRank, padding_after); }
 };
 
-// The tensors of one run. Those the problem does not need are null: `input` where no weight
-// gradient is wanted, `weight` where no input gradient is, and gradients that are not wanted.
+// The tensors of one run. Those the problem does not need are null.
 struct ConvTensors {
-  const TensorView* grad_output = nullptr;
+  // Read. Backward, `input` is needed for the gradient of the weight, `weight` for that of the
+  // input.
   const TensorView* input = nullptr;
   const TensorView* weight = nullptr;
+  const TensorView* bias = nullptr;         // forward
+  const TensorView* grad_output = nullptr;  // backward
+  // Written.
+  const TensorView* output = nullptr;  // forward
   const TensorView* grad_input = nullptr;
   const TensorView* grad_weight = nullptr;
   const TensorView* grad_bias = nullptr;
@@ -58,7 +77,9 @@ class BACKOPS_API LegalConvProblem {
   explicit LegalConvProblem(const ConvProblem& problem);
 
   const ConvProblem& problem() const { return problem_; }
-  const std::int64_t* output_shape() const { return output_shape_; }  // of grad_output
+  // Of the output, which backward is grad_output; as many axes as the input.
+  const std::int64_t* output_shape() const { return output_shape_; }
+  std::int64_t output_channels() const { return output_shape_[problem_.ndim - problem_.rank - 1]; }
 
   // Throws Error unless what is read fits; what is not there is not looked at.
   void check_inputs(const ConvTensors& tensors) const;

@@ -9,7 +9,7 @@ ConvTiles::ConvTiles(const ConvShape& shape, const TileNeeds& needs, double most
     : needs_(needs), batch_(shape.batch) {
   for (int index = 0; index < kMaxConvRank; ++index) {
     axes_.emplace_back(shape, index);
-    outputs_[index] = shape.out[index];
+    outputs_[index] = axis(index).out;
     measure(index);
   }
   cut(most_sums, least_tiles);

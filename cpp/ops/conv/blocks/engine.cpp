@@ -35,6 +35,7 @@ class BlocksEngine : public ConvEngine {
         n_(sizes_for(task)),
         order_(s_, n_, copy_, folds_.get()),
         weight_product_(s_, n_, kernels, folds_.get()),
+        planes_(s_),
         is_pointwise_(!folds_ && s_.is_pointwise()),
         plan_(s_, n_, task.cuts, BlockBudget(task.cpu, task.cuts), kernels, folds_.get()) {}
 
@@ -50,8 +51,7 @@ class BlocksEngine : public ConvEngine {
   }
 
   std::size_t engine_bytes() const override {
-    const std::int64_t own = packed_sums() + plan_.parts * part_sums();
-    return static_cast<std::size_t>(own + plan_.shared_sums) * sizeof(Sum);
+    return static_cast<std::size_t>(bias_at() + bias_numbers()) * sizeof(Sum);
   }
   std::size_t worker_bytes() const override {
     std::size_t lists = weight_product_.list_bytes();
@@ -65,13 +65,17 @@ class BlocksEngine : public ConvEngine {
   int phases() const override { return 3; }
 
   std::int64_t tasks(int phase) const override {
-    if (phase == 0) return pack_tasks() + static_cast<std::int64_t>(plan_.shared.size());
+    if (phase == 0) {
+      return pack_tasks() + static_cast<std::int64_t>(plan_.shared.size()) + (s_.adds_bias ? 1 : 0);
+    }
     if (phase == 1) return static_cast<std::int64_t>(plan_.tasks.size());
     return weight_tasks() + (s_.makes_bias ? 1 : 0);
   }
 
   void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
-    if (phase == 0 && task >= pack_tasks()) {
+    if (phase == 0 && s_.adds_bias && task == tasks(0) - 1) {
+      bring_bias(b);
+    } else if (phase == 0 && task >= pack_tasks()) {
       bring_shared(b, plan_.shared[static_cast<std::size_t>(task - pack_tasks())]);
     } else if (phase == 0) {
       const std::int64_t pair = task / n_.outputs.blocks();
@@ -130,6 +134,24 @@ class BlocksEngine : public ConvEngine {
            tile * layout.shared_blocks * layout.shared_pitch;
   }
 
+  // Behind everything else: the bias, in blocks of inputs, or as the channels of a fold.
+  std::int64_t bias_at() const {
+    return packed_sums() + plan_.parts * part_sums() + plan_.shared_sums;
+  }
+  std::int64_t bias_numbers() const {
+    if (!s_.adds_bias) return 0;
+    return folds_ ? folds_->channels() : n_.inputs.all_blocks() * n_.width;
+  }
+  Sum* bias(const ConvBuffers& b) const { return packed_weights(b) + bias_at(); }
+
+  void bring_bias(const ConvBuffers& b) const {
+    if (folds_) return copy_.bring_bias(b.bias, {0, folds_->channels()}, bias(b));
+    for_channel_runs(n_.inputs, {0, n_.inputs.all_blocks()},
+                     [&](const Range& channels, std::int64_t first) {
+                       copy_.bring_bias(b.bias, channels, bias(b) + first * n_.width);
+                     });
+  }
+
   // Memory of a worker: the largest layout, and lists.
   std::size_t lists_at() const {
     std::int64_t most = 0;
@@ -143,6 +165,13 @@ class BlocksEngine : public ConvEngine {
     for_channel_runs(side, blocks, [&](const Range& channels, std::int64_t first) {
       copy_.bring(tensor, shape, box, channels, to + (first - blocks.begin) * pitch, pitch);
     });
+  }
+  void bring_output(const ConvBuffers& b, const Layout& layout, const Tile& tile,
+                    const Range& blocks) const {
+    for (std::int64_t plane = 0; plane < planes_.count(); ++plane) {
+      bring(planes_.view(b.output, plane), planes_.shape(plane), tile.output, n_.outputs, blocks,
+            Layout::output(b.scratch) + plane * layout.plane_pitch, layout.output_pitch);
+    }
   }
   // Channels are brought around them.
   void clear_spare_lanes(const BlockSide& side, const Range& blocks, Sum* to,
@@ -175,9 +204,7 @@ class BlocksEngine : public ConvEngine {
     const bool are_own_finite = !layout.input_product || plan_.packs_all() || pack_own(b, task);
     for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
       const Tile tile = layout.tiles.tile(index);
-      if (layout.brings_output()) {
-        bring(b.output, s_.out, tile.output, n_.outputs, blocks, own_output, layout.output_pitch);
-      }
+      if (layout.brings_output()) bring_output(b, layout, tile, blocks);
       const Sum* const output = layout.brings_output() ? own_output : shared(b, layout, index);
       if (layout.makes_bias) sum_bias(b, layout, tile, blocks, task.part);
       if (layout.makes_weight) add_to_weight(b, task, tile, index);
@@ -191,8 +218,9 @@ class BlocksEngine : public ConvEngine {
 
   void clear_own(const ConvBuffers& b, const Task& task, const Range& blocks) const {
     const Layout& layout = *task.layout;
-    if (layout.brings_output()) {
-      clear_spare_lanes(n_.outputs, blocks, Layout::output(b.scratch), layout.output_pitch);
+    for (std::int64_t i = 0; layout.brings_output() && i < planes_.count(); ++i) {
+      clear_spare_lanes(n_.outputs, blocks, Layout::output(b.scratch) + i * layout.plane_pitch,
+                        layout.output_pitch);
     }
     if (layout.brings_input() && !folds_) {
       clear_spare_lanes(n_.inputs, {0, n_.inputs.all_blocks()}, layout.input(b.scratch),
@@ -271,7 +299,8 @@ class BlocksEngine : public ConvEngine {
            n_.inputs.blocks_of_pair(pair), are_finite, results, lists(b)},
           positions);
       copy_.put(b.input_product, tile.results, n_.inputs.channels_of_pair(pair), results,
-                layout.result_pitch);
+                layout.result_pitch,
+                s_.adds_bias ? bias(b) + n_.inputs.first_block(pair) * n_.width : nullptr);
     }
   }
 
@@ -286,7 +315,7 @@ class BlocksEngine : public ConvEngine {
       row.images = row.results.images = {image, image + 1};
       row.results.axes[0] = {d, d + 1};
       row.results.axes[1] = {h, h + 1};
-      std::fill_n(folded, folds_->row_sums(layout.folds), Sum{0});
+      folds_->begin_row(s_.adds_bias ? bias(b) : nullptr, layout.folds, folded);
       for (std::int64_t pair = 0; pair < n_.inputs.pairs(); ++pair) {
         const int blocks = n_.inputs.blocks_of_pair(pair);
         layout.input_product->write_tile(
@@ -325,21 +354,10 @@ class BlocksEngine : public ConvEngine {
   const BlockSizes n_;
   const BlockOrder<Sum> order_;
   const BlockWeight<Sum> weight_product_;
+  const OutputPlanes planes_;
   const bool is_pointwise_;
   const Schedule plan_;
 };
-
-// The same outputs of one channel and one tap: the bias sums know no others.
-ConvShape without_kernel(const ConvShape& problem) {
-  ConvShape s = problem;
-  s.inputs = s.groups = 1;
-  for (int axis = 0; axis < kMaxConvRank; ++axis) {
-    s.in[axis] = s.out[axis];
-    s.kernel[axis] = s.stride[axis] = s.dilation[axis] = 1;
-    s.padding[axis] = 0;
-  }
-  return s;
-}
 
 std::unique_ptr<const ConvEngine> make_engine(const ConvTask& task, VectorSize size, bool folds) {
   const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, size);

@@ -24,11 +24,14 @@ class FoldedTaps {
  public:
   static constexpr std::int64_t kMostNumbers = 1024;
 
-  FoldedTaps(const ConvShape& shape, std::int64_t width) : s_(shape), width_(width) {}
+  // A turned problem, which has no strides then, is one whose taps go the other way.
+  FoldedTaps(const ConvShape& shape, std::int64_t width) : s_(shape), asked_(shape), width_(width) {
+    if (s_.is_turned) s_.padding[2] = s_.kernel[2] - 1 - s_.padding[2];
+  }
 
   // The problem that the engine is given.
   ConvShape problem() const {
-    ConvShape p = s_;
+    ConvShape p = asked_;
     p.inputs = numbers();
     p.in[2] = p.out[2];
     p.kernel[2] = p.stride[2] = p.dilation[2] = 1;
@@ -42,9 +45,11 @@ class FoldedTaps {
     ConvShape p = problem();
     p.kernel[2] = overlaps() + 1;
     p.in[2] = p.out[2] + overlaps();
+    if (p.is_turned) p.padding[2] = overlaps();
     return p;
   }
 
+  std::int64_t channels() const { return s_.inputs; }
   std::int64_t numbers() const { return s_.kernel[2] * s_.inputs; }
   std::int64_t step() const { return s_.stride[2] * s_.inputs; }  // between folds
 
@@ -72,9 +77,11 @@ class FoldedTaps {
   void bring_weights(const TileCopy<Sum>& copy, const Weights& weight, std::int64_t output,
                      const Range& numbers, Sum* to, std::int64_t row_pitch) const {
     Sum all[kMostNumbers];
+    const std::int64_t column = weight.stride_bytes[2];
+    const std::int64_t first = s_.is_turned ? (s_.kernel[2] - 1) * column : 0;
     for_kernel_rows(weight, [&](std::int64_t row, std::int64_t offset) {
-      copy.kernels().to_lanes({weight.at(output, 0) + offset, weight.input_stride_bytes,
-                               weight.stride_bytes[2], all, s_.inputs, width_, s_.inputs,
+      copy.kernels().to_lanes({weight.at(output, 0) + offset + first, weight.input_stride_bytes,
+                               s_.is_turned ? -column : column, all, s_.inputs, width_, s_.inputs,
                                s_.kernel[2]});
       std::copy(all + numbers.begin, all + numbers.end, to + row * row_pitch);
     });
@@ -132,6 +139,17 @@ class FoldedTaps {
 
   // Outputs whose folds reach the results of a tile.
   Range reaching(const Tile& tile) const { return common(tile.output.axes[2], {0, s_.out[2]}); }
+
+  // A row that nothing was added to yet, but a bias that is not null.
+  template <class Sum>
+  void begin_row(const Sum* bias, std::int64_t folds, Sum* row) const {
+    const std::int64_t count = row_sums(folds);
+    if (bias == nullptr) {
+      std::fill_n(row, count, Sum{0});
+      return;
+    }
+    for (std::int64_t i = 0; i < count; ++i) row[i] = bias[i % s_.inputs];
+  }
 
   // Adds the numbers of a block, of some folds, to a row that starts with the first one.
   template <class Sum>
@@ -218,7 +236,8 @@ class FoldedTaps {
     }
   }
 
-  const ConvShape s_;
+  ConvShape s_;
+  const ConvShape asked_;
   const std::int64_t width_;
 };
 

@@ -17,14 +17,16 @@ template <class Sum>
 class BlockInput {
  public:
   // Weights of a few blocks of outputs at a time, which fill up to `panel_bytes`. Blocks of
-  // `output` lie `output_pitch` apart, those of results `result_pitch`.
+  // `output` lie `output_pitch` apart, its planes `plane_pitch`, blocks of results `result_pitch`.
   BlockInput(const ConvShape& shape, const BlockSizes& sizes, const ConvKernels& kernels,
              const ConvTiles& tiles, std::int64_t panel_bytes, std::int64_t output_pitch,
-             std::int64_t result_pitch)
+             std::int64_t plane_pitch, std::int64_t result_pitch)
       : s_(shape),
         n_(sizes),
         kernels_(kernels),
+        planes_(shape),
         output_pitch_(output_pitch),
+        plane_pitch_(plane_pitch),
         result_pitch_(result_pitch),
         panel_blocks_(blocks_of_panel(n_, panel_bytes)) {
     for (int axis = 0; axis < kMaxConvRank; ++axis) axes_.emplace_back(s_, axis);
@@ -66,9 +68,10 @@ class BlockInput {
   }
 
  private:
-  // A tap that reaches input positions of one class, and how many outputs back.
+  // A tap that reaches input positions of one class, and how many outputs of its plane back.
   struct Tap {
     std::int64_t tap, shift[kMaxConvRank];
+    std::size_t plane[kMaxConvRank];
   };
   // The taps of one class along each axis, and their products for as many blocks of outputs as are
   // worked on together, by the number of blocks of input channels.
@@ -95,7 +98,8 @@ class BlockInput {
       for (std::size_t j = 0; j < h.taps.size(); ++j) {
         for (std::size_t k = 0; k < w.taps.size(); ++k) {
           own.taps.push_back({(d.taps[i] * s_.kernel[1] + h.taps[j]) * s_.kernel[2] + w.taps[k],
-                              {d.shifts[i], h.shifts[j], w.shifts[k]}});
+                              {d.shifts[i], h.shifts[j], w.shifts[k]},
+                              {d.planes[i], h.planes[j], w.planes[k]}});
         }
       }
     }
@@ -103,9 +107,10 @@ class BlockInput {
       for (const Tap& tap : own.taps) {
         const std::int64_t back =
             tap.shift[0] * output.step[0] + tap.shift[1] * output.step[1] + tap.shift[2];
+        const std::int64_t plane = planes_.index(tap.plane[0], tap.plane[1], tap.plane[2]);
         for (std::int64_t vectors = 1; vectors <= BlockSizes::kPair; ++vectors) {
           own.runs[vectors - 1].push_back(
-              {block * output_pitch_ - back * n_.width,
+              {plane * plane_pitch_ + block * output_pitch_ - back * n_.width,
                (block * n_.taps + tap.tap) * n_.width * vectors * n_.width});
         }
       }
@@ -115,7 +120,7 @@ class BlockInput {
 
   // Rows that two images fill registers with.
   bool are_short(const Tile& tile) const {
-    return ceil_divide(tile.results.axes[2].size(), s_.stride[2]) <= kernels_.most_twins;
+    return ceil_divide(tile.results.axes[2].size(), axes_[2].stride) <= kernels_.most_twins;
   }
 
   // Columns of one class together. Weights that are not finite must not meet the zeros: there it
@@ -154,7 +159,7 @@ class BlockInput {
     products.run_length = n_.width;
     products.short_length = n_.outputs.channels % n_.width;
     products.sums = work.results + tile.results.place(row.image, row.d, row.h, 0) * n_.width;
-    products.sum_step = s_.stride[2] * n_.width;
+    products.sum_step = axes_[2].stride * n_.width;
     products.sum_pitch = result_pitch_;
     products.sum_twin = tile.results.image_step * n_.width;
     products.vectors = work.blocks;
@@ -191,14 +196,10 @@ class BlockInput {
   // Those of taps that have an output.
   void keep_runs(const std::vector<Tap>& taps, const std::int64_t (&at)[kMaxConvRank], int axes,
                  BlockRun* kept, BlockProducts& products) const {
-    std::int64_t last[kMaxConvRank];  // outputs of the position
-    for (int axis = 0; axis < axes; ++axis) {
-      last[axis] = axes_[static_cast<std::size_t>(axis)].output_of(at[axis]);
-    }
     const auto has_output = [&](const Tap& tap) {
       for (int axis = 0; axis < axes; ++axis) {
-        const std::int64_t output = last[axis] - tap.shift[axis];
-        if (output < 0 || output >= s_.out[axis]) return false;
+        const ConvAxis& a = axes_[static_cast<std::size_t>(axis)];
+        if (!a.has_output(at[axis], tap.shift[axis], tap.plane[axis])) return false;
       }
       return true;
     };
@@ -219,7 +220,8 @@ class BlockInput {
   const ConvShape s_;
   const BlockSizes n_;
   const ConvKernels& kernels_;
-  const std::int64_t output_pitch_, result_pitch_;
+  const OutputPlanes planes_;
+  const std::int64_t output_pitch_, plane_pitch_, result_pitch_;
   const std::int64_t panel_blocks_;  // of outputs, whose weights are used together
   std::vector<ConvAxis> axes_;
   std::vector<TapClass> classes_;

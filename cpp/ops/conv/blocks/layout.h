@@ -34,6 +34,7 @@ struct BlockLayout {
   ConvTiles tiles;
   bool makes_weight, makes_bias;
   std::int64_t output_pitch = 0, input_pitch = 0, result_pitch = 0;  // of blocks
+  std::int64_t plane_pitch = 0;                                      // of `output`
   std::int64_t input_at = 0, result_at = 0;
   // A task's own weights: sums of its outputs, or packed ones of its inputs.
   std::int64_t weights_at = 0;
@@ -70,10 +71,15 @@ class BlockLayouts {
  public:
   BlockLayouts(const ConvShape& shape, const BlockSizes& sizes, const BlockBudget& budget,
                const ConvKernels& kernels, const FoldedTaps* folds)
-      : s_(shape), n_(sizes), budget_(budget), kernels_(kernels), folds_(folds) {}
+      : s_(shape),
+        n_(sizes),
+        planes_(OutputPlanes(shape).count()),
+        budget_(budget),
+        kernels_(kernels),
+        folds_(folds) {}
 
   ConvTiles tiles_for(const BlockWork& work) const {
-    TileNeeds needs{work.most_output_blocks * n_.width,
+    TileNeeds needs{planes_ * work.most_output_blocks * n_.width,
                     work.makes_weight ? n_.inputs.all_blocks() * n_.width : 0,
                     work.makes_input ? BlockSizes::kPair * n_.width : 0, work.makes_input, false};
     if (folds_) {
@@ -97,6 +103,7 @@ class BlockLayouts {
     const auto pitch = [this](std::int64_t places) { return (places | 1) * n_.width; };
     BlockLayout<Sum> layout{tiles, work.makes_weight, work.makes_bias};
     layout.output_pitch = pitch(tiles.output_places());
+    layout.plane_pitch = work.most_output_blocks * layout.output_pitch;
     layout.input_pitch = folds_ ? n_.width : pitch(tiles.input_places());
     layout.result_pitch = pitch(folds_ ? row : tiles.result_places());
     return layout;
@@ -106,7 +113,7 @@ class BlockLayouts {
   void place(const BlockWork& work, BlockLayout<Sum>& layout) const {
     const std::int64_t input_blocks = n_.inputs.all_blocks();
     const std::int64_t result_blocks = work.makes_input ? BlockSizes::kPair : 0;
-    layout.input_at = layout.brings_output() ? work.most_output_blocks * layout.output_pitch : 0;
+    layout.input_at = layout.brings_output() ? planes_ * layout.plane_pitch : 0;
     layout.result_at =
         layout.input_at + (layout.brings_input() ? input_blocks * layout.input_pitch : 0);
     layout.weights_at = layout.result_at + result_blocks * layout.result_pitch;
@@ -120,7 +127,7 @@ class BlockLayouts {
     if (!work.makes_input) return;
     layout.input_product = std::make_unique<const BlockInput<Sum>>(
         s_, n_, kernels_, layout.tiles, static_cast<std::int64_t>(budget_.panel()),
-        layout.output_pitch, layout.result_pitch);
+        layout.output_pitch, layout.plane_pitch, layout.result_pitch);
   }
 
  private:
@@ -141,6 +148,7 @@ class BlockLayouts {
 
   const ConvShape& s_;
   const BlockSizes& n_;
+  const std::int64_t planes_;  // of `output`
   const BlockBudget budget_;
   const ConvKernels& kernels_;
   const FoldedTaps* const folds_;

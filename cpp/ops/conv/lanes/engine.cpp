@@ -43,10 +43,12 @@ class LanesEngine : public ConvEngine {
         width_(kernels.width),
         inputs_(s_.group_inputs()),
         outputs_(s_.group_outputs()),
+        planes_(s_),
         blocks_(ceil_divide(s_.groups, width_)),
         tiles_(tiles_of(
             s_,
-            {outputs_ * width_, s_.makes_weight ? inputs_ * width_ : 0, 0, s_.makes_input, true},
+            {planes_.count() * outputs_ * width_, s_.makes_weight ? inputs_ * width_ : 0, 0,
+             s_.makes_input, true},
             kTileShare * static_cast<double>(task.cpu.level2_bytes) / sizeof(Sum),
             most_growth(kTileShare * static_cast<double>(task.cpu.level2_bytes), kMostParts),
             ceil_divide(kMostParts, blocks_))) {
@@ -108,8 +110,11 @@ class LanesEngine : public ConvEngine {
 
   std::int64_t block_tasks() const { return ceil_divide(blocks_, blocks_of_task_); }
   std::int64_t group_weights() const { return outputs_ * inputs_ * s_.taps(); }
-  // One more tells whether all weights are finite.
-  std::int64_t packed_vectors() const { return s_.makes_input ? group_weights() + 1 : 0; }
+  // One more tells whether all weights are finite; then the bias of each input.
+  std::int64_t bias_vectors() const { return s_.adds_bias ? inputs_ : 0; }
+  std::int64_t packed_vectors() const {
+    return s_.makes_input ? group_weights() + 1 + bias_vectors() : 0;
+  }
   std::int64_t weight_vectors() const { return s_.makes_weight ? group_weights() : 0; }
   std::int64_t sum_vectors() const { return weight_vectors() + (s_.makes_bias ? outputs_ : 0); }
 
@@ -131,7 +136,7 @@ class LanesEngine : public ConvEngine {
     output_volume_ = tiles_.output_places() * width_;
     input_volume_ = s_.makes_weight ? tiles_.input_places() * width_ : 0;
     const std::int64_t columns = s_.makes_input ? tile.results.step[1] : 0;
-    row_at_ = outputs_ * output_volume_ + inputs_ * input_volume_;
+    row_at_ = planes_.count() * outputs_ * output_volume_ + inputs_ * input_volume_;
     // Odd numbers of lines, so that blocks do not fall into the same sets of a cache.
     const auto line = static_cast<std::int64_t>(kLineBytes / sizeof(Sum));
     block_pitch_ = (ceil_divide(row_at_ + columns * width_, line) | 1) * line;
@@ -157,12 +162,24 @@ class LanesEngine : public ConvEngine {
     std::fill_n(packed, group_weights() * width_, Sum{0});
     for (std::int64_t i = 0; i < outputs_ * inputs_; ++i) {
       weights_.bring(b.weight, b.weight.at(groups.begin * outputs_ + i / inputs_, i % inputs_),
-                     outputs_ * b.weight.output_stride_bytes, groups.size(),
-                     packed + i * s_.taps() * width_, width_);
+                     b.weight.group_stride_bytes, groups.size(), packed + i * s_.taps() * width_,
+                     width_);
     }
     copy_.round(packed, group_weights() * width_);
     packed[group_weights() * width_] =
         all_finite(packed, group_weights() * width_) ? Sum{1} : Sum{0};
+    for (std::int64_t i = 0; i < bias_vectors(); ++i) {
+      const Bias own{b.bias.data + (groups.begin * inputs_ + i) * b.bias.stride_bytes,
+                     inputs_ * b.bias.stride_bytes};
+      Sum* const to = packed + (group_weights() + 1 + i) * width_;
+      std::fill_n(to, width_, Sum{0});
+      copy_.bring_bias(own, {0, groups.size()}, to);
+    }
+  }
+  // Of an input of every group; null where there is none.
+  const Sum* bias(const ConvBuffers& b, std::int64_t block, std::int64_t input) const {
+    if (!s_.adds_bias) return nullptr;
+    return packed_weights(b, block) + (group_weights() + 1 + input) * width_;
   }
   bool are_weights_finite(const ConvBuffers& b, std::int64_t block) const {
     return packed_weights(b, block)[group_weights() * width_] != 0;
@@ -191,7 +208,7 @@ class LanesEngine : public ConvEngine {
     Sum* const own_sums = sums(b, part, blocks.begin);
     in_place_->work(
         {b, blocks.begin, blocks.size(), s_.makes_input ? packed_weights(b, blocks.begin) : nullptr,
-         packed_vectors() * width_, s_.makes_weight ? own_sums : nullptr,
+         packed_vectors() * width_, bias(b, blocks.begin, 0), s_.makes_weight ? own_sums : nullptr,
          s_.makes_bias ? own_sums + weight_vectors() * width_ : nullptr, sum_vectors() * width_},
         parts_, part);
   }
@@ -199,9 +216,11 @@ class LanesEngine : public ConvEngine {
   void work_tile(const ConvBuffers& b, std::int64_t part, const Range& blocks,
                  const Tile& tile) const {
     const Range groups = groups_of(blocks);
-    for (std::int64_t o = 0; o < outputs_; ++o) {
-      copy_.bring(of_each_group(b.output, o, outputs_), s_.out, tile.output, groups,
-                  scratch(b) + o * output_volume_, block_pitch_);
+    for (std::int64_t i = 0; i < planes_.count() * outputs_; ++i) {
+      const std::int64_t plane = i / outputs_;
+      const Activation view = planes_.view(b.output, plane);
+      copy_.bring(of_each_group(view, i % outputs_, outputs_), planes_.shape(plane), tile.output,
+                  groups, scratch(b) + i * output_volume_, block_pitch_);
     }
     for (std::int64_t i = 0; s_.makes_weight && i < inputs_; ++i) {
       copy_.bring(of_each_group(b.input, i, inputs_), s_.in, tile.input, groups,
@@ -287,15 +306,16 @@ class LanesEngine : public ConvEngine {
     const Sum* const weights = packed_weights(b, block) + channel * s_.taps() * width_;
     const Range& columns = tile.results.axes[2];
     if (!are_weights_finite(b, block)) {
-      return taps_.write_carefully(output, weights, row.d, row.h, columns, own + row_at_);
+      return taps_.write_carefully(output, weights, bias(b, block, channel), row.d, row.h, columns,
+                                   own + row_at_);
     }
-    for (std::int64_t w = columns.begin; w < std::min(columns.begin + s_.stride[2], columns.end);
-         ++w) {
+    const std::int64_t stride = taps_.axis(2).stride;
+    for (std::int64_t w = columns.begin; w < std::min(columns.begin + stride, columns.end); ++w) {
       const GroupTaps::List list =
           taps_.of(row.d, row.h, w, reinterpret_cast<GatherTap*>(b.scratch + list_at()));
       kernels_.gather({output + taps_.axis(2).output_of(w) * width_, weights, list.taps, list.count,
-                       width_, own + row_at_ + (w - columns.begin) * width_, s_.stride[2] * width_,
-                       ceil_divide(columns.end - w, s_.stride[2]), 1, 0});
+                       width_, own + row_at_ + (w - columns.begin) * width_, stride * width_,
+                       ceil_divide(columns.end - w, stride), 1, 0, bias(b, block, channel)});
     }
   }
 
@@ -306,8 +326,8 @@ class LanesEngine : public ConvEngine {
     const Weights& weight = b.weight_product;
     for (std::int64_t i = 0; s_.makes_weight && i < outputs_ * inputs_; ++i) {
       weights_.put(weight, {weight.at(groups.begin * outputs_ + i / inputs_, i % inputs_),
-                            weight.output_stride_bytes, outputs_ * weight.output_stride_bytes, 1,
-                            groups.size(), total + i * s_.taps() * width_, width_});
+                            weight.output_stride_bytes, weight.group_stride_bytes, 1, groups.size(),
+                            total + i * s_.taps() * width_, width_});
     }
     const std::int64_t stride = b.bias_sums.stride_bytes;
     for (std::int64_t o = 0; s_.makes_bias && o < outputs_; ++o) {
@@ -322,7 +342,8 @@ class LanesEngine : public ConvEngine {
   const WeightCopy<Sum> weights_;
   const std::int64_t width_;
   const std::int64_t inputs_, outputs_;  // channels of one group
-  const std::int64_t blocks_;            // of as many groups as there are lanes
+  const OutputPlanes planes_;
+  const std::int64_t blocks_;  // of as many groups as there are lanes
   const ConvTiles tiles_;
   std::int64_t parts_ = 1, blocks_of_task_ = 1, blocks_at_once_ = 1;
   std::int64_t output_volume_ = 0, input_volume_ = 0;  // sums of one channel in scratch memory

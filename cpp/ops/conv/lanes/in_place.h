@@ -33,7 +33,7 @@ class InPlace {
   static bool fits(const ConvShape& s, std::int64_t width) {
     const ConvAxis height(s, height_of(s)), other(s, 1 - height_of(s)), row(s, 2);
     const auto has_few_borders = [](const ConvAxis& a) {
-      return a.reach <= kMostReach && a.padding <= a.reach;
+      return a.reach <= kMostReach && a.padding >= 0 && a.padding <= a.reach;
     };
     return s.inputs == s.groups && s.outputs == s.groups && s.groups % width == 0 &&
            other.is_trivial() && has_few_borders(height) && has_few_borders(row);
@@ -53,6 +53,7 @@ class InPlace {
     std::int64_t first_block, blocks;
     const Sum* weights;  // of the first block; null unless the input product is wanted
     std::int64_t weight_pitch;
+    const Sum* bias;   // likewise, as far apart; null where there is none
     Sum* weight_sums;  // likewise
     Sum* bias_sums;
     std::int64_t sum_pitch;
@@ -131,15 +132,18 @@ class InPlace {
 
   static Segments inputs_of(const ConvAxis& a, const ResidueClass& own) {
     if (own.taps.empty()) return {{0, own.count, {0, 0}}};
-    const std::int64_t first = a.output_of(own.first_input);
+    const std::int64_t first = a.start_of(own.first_input), step = a.plane_stride;
     const auto taps_of = [&](std::int64_t i) {
-      const auto up_to = [&](std::int64_t shift) {
-        const auto& all = own.shifts;
-        return std::upper_bound(all.begin(), all.end(), shift) - all.begin();
+      const auto up_to = [&](std::int64_t back) {
+        const auto& all = own.backs;
+        return std::upper_bound(all.begin(), all.end(), back) - all.begin();
       };
-      return Range{up_to(first + i - a.out), up_to(first + i)};
+      return Range{up_to(first + i * step - a.all_outputs), up_to(first + i * step)};
     };
-    return listed(own.count, {own.shifts.back() - first, a.out + own.shifts.front() - first},
+    const auto before = [&](std::int64_t output) {  // inputs of the class that start there
+      return ceil_divide(std::max<std::int64_t>(0, output - first), step);
+    };
+    return listed(own.count, {before(own.backs.back()), before(a.all_outputs + own.backs.front())},
                   taps_of);
   }
 
@@ -237,20 +241,22 @@ class InPlace {
          i < static_cast<std::size_t>(row_taps.end); ++i) {
       for (auto j = static_cast<std::size_t>(columns.taps.begin);
            j < static_cast<std::size_t>(columns.taps.end); ++j) {
-        taps[tap_count++] = {-y.shifts[i] * output.row - x.shifts[j] * output.column,
+        taps[tap_count++] = {-y.backs[i] * output.row - x.backs[j] * output.column,
                              (y.taps[i] * row_.kernel + x.taps[j]) * kernels_.width};
       }
     }
-    const std::int64_t first_row = height_.output_of(y.first_input);
-    const std::int64_t first_column = row_.output_of(x.first_input);
+    const std::int64_t first_row = height_.start_of(y.first_input);
+    const std::int64_t first_column = row_.start_of(x.first_input);
+    const std::int64_t row_step = height_.plane_stride * output.row;
+    const std::int64_t column_step = row_.plane_stride * output.column;
     const Plane result = plane_of(work.buffers.input_product, image, work.first_block);
     for_runs(rows, columns, [&](std::int64_t h, std::int64_t w, bool down, std::int64_t count) {
       kernels_.gather(
-          {output.at(first_row + h, first_column + w), work.weights, taps, tap_count,
-           down ? output.row : output.column,
+          {output.at(first_row, first_column) + h * row_step + w * column_step, work.weights, taps,
+           tap_count, down ? row_step : column_step,
            result.at(y.first_input + h * height_.stride, x.first_input + w * row_.stride),
            down ? height_.stride * result.row : row_.stride * result.column, count, work.blocks,
-           work.weight_pitch});
+           work.weight_pitch, work.bias});
     });
   }
 

@@ -15,17 +15,19 @@ namespace backops {
 class GroupTaps {
  public:
   GroupTaps() = default;
-  // Outputs of a group lie `volume` apart, positions as in `box`, vectors are `width` wide.
+  // Outputs of a group lie `volume` apart, those of the next plane behind them, positions as in
+  // `box`, vectors are `width` wide.
   GroupTaps(const ConvShape& s, const Box& box, std::int64_t outputs, std::int64_t volume,
             std::int64_t width)
       : width_(width) {
+    const OutputPlanes planes(s);
     for (int axis = 0; axis < kMaxConvRank; ++axis) axes_.emplace_back(s, axis);
     for (const ResidueClass& d : axes_[0].classes) {
       for (const ResidueClass& h : axes_[1].classes) {
         for (const ResidueClass& w : axes_[2].classes) {
           firsts_.push_back(taps_.size());
           for (std::int64_t o = 0; o < outputs; ++o) {
-            list(s, box, d, h, w, o * volume, o * s.group_inputs() * s.taps());
+            list(s, box, planes, d, h, w, o, outputs, volume);
           }
         }
       }
@@ -53,7 +55,7 @@ class GroupTaps {
     }
     GatherTap* to = kept;
     for (std::size_t t = first; t < end; ++t) {
-      if (axis(0).has_output(d, shifts_[t].d) && axis(1).has_output(h, shifts_[t].h)) {
+      if (has_row(t, d, h)) {
         *to++ = taps_[t];
       }
     }
@@ -64,16 +66,16 @@ class GroupTaps {
   // For weights that are not finite, which must not meet the zeros around outputs: position by
   // position, tap by tap, where there is an output.
   template <class Sum>
-  void write_carefully(const Sum* output, const Sum* weights, std::int64_t d, std::int64_t h,
-                       const Range& columns, Sum* to) const {
+  void write_carefully(const Sum* output, const Sum* weights, const Sum* bias, std::int64_t d,
+                       std::int64_t h, const Range& columns, Sum* to) const {
     for (std::int64_t w = columns.begin; w < columns.end; ++w, to += width_) {
-      std::fill_n(to, width_, Sum{0});
+      for (std::int64_t lane = 0; lane < width_; ++lane) {
+        to[lane] = bias == nullptr ? Sum{0} : bias[lane];
+      }
       const Sum* const from = output + axis(2).output_of(w) * width_;
       const std::size_t own = class_of(d, h, w);
       for (std::size_t t = firsts_[own]; t < firsts_[own + 1]; ++t) {
-        const Shifts& back = shifts_[t];
-        if (!axis(0).has_output(d, back.d) || !axis(1).has_output(h, back.h) ||
-            !axis(2).has_output(w, back.w)) {
+        if (!has_row(t, d, h) || !axis(2).has_output(w, places_[t].shift[2], places_[t].plane[2])) {
           continue;
         }
         const GatherTap& tap = taps_[t];
@@ -85,9 +87,17 @@ class GroupTaps {
   }
 
  private:
-  struct Shifts {
-    std::int64_t d, h, w;
+  // Of a tap along each axis.
+  struct Place {
+    std::int64_t shift[kMaxConvRank];
+    std::size_t plane[kMaxConvRank];
   };
+
+  bool has_row(std::size_t tap, std::int64_t d, std::int64_t h) const {
+    const Place& own = places_[tap];
+    return axis(0).has_output(d, own.shift[0], own.plane[0]) &&
+           axis(1).has_output(h, own.shift[1], own.plane[1]);
+  }
 
   std::size_t class_of(std::int64_t d, std::int64_t h, std::int64_t w) const {
     std::size_t own = 0;
@@ -99,16 +109,21 @@ class GroupTaps {
     return own;
   }
 
-  void list(const ConvShape& s, const Box& box, const ResidueClass& d, const ResidueClass& h,
-            const ResidueClass& w, std::int64_t source, std::int64_t weight) {
+  void list(const ConvShape& s, const Box& box, const OutputPlanes& planes, const ResidueClass& d,
+            const ResidueClass& h, const ResidueClass& w, std::int64_t output, std::int64_t outputs,
+            std::int64_t volume) {
+    const std::int64_t weight = output * s.group_inputs() * s.taps();
     for (std::size_t i = 0; i < d.taps.size(); ++i) {
       for (std::size_t j = 0; j < h.taps.size(); ++j) {
         for (std::size_t k = 0; k < w.taps.size(); ++k) {
           const std::int64_t tap = (d.taps[i] * s.kernel[1] + h.taps[j]) * s.kernel[2] + w.taps[k];
           const std::int64_t back =
               d.shifts[i] * box.step[0] + h.shifts[j] * box.step[1] + w.shifts[k];
-          taps_.push_back({source - back * width_, (weight + tap) * width_});
-          shifts_.push_back({d.shifts[i], h.shifts[j], w.shifts[k]});
+          const std::int64_t plane = planes.index(d.planes[i], h.planes[j], w.planes[k]);
+          taps_.push_back(
+              {(plane * outputs + output) * volume - back * width_, (weight + tap) * width_});
+          places_.push_back(
+              {{d.shifts[i], h.shifts[j], w.shifts[k]}, {d.planes[i], h.planes[j], w.planes[k]}});
         }
       }
     }
@@ -117,7 +132,7 @@ class GroupTaps {
   std::int64_t width_ = 0;
   std::vector<ConvAxis> axes_;
   std::vector<GatherTap> taps_;
-  std::vector<Shifts> shifts_;
+  std::vector<Place> places_;        // of taps_
   std::vector<std::size_t> firsts_;  // of each class
   std::size_t most_ = 0;             // taps of a class
 };

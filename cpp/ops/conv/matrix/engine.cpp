@@ -94,8 +94,10 @@ class MatrixEngine : public ConvEngine {
   int phases() const override { return kOwnPhases + careful_->phases(); }
 
   std::int64_t tasks(int phase) const override {
-    if (phase == 0)
-      return at_.pack_tasks() + (is_shared_ ? at_.output_tasks() + at_.input_tasks() : 0);
+    if (phase == 0) {
+      return at_.pack_tasks() + (is_shared_ ? at_.output_tasks() + at_.input_tasks() : 0) +
+             (s_.adds_bias ? 1 : 0);
+    }
     if (phase == 1) return static_cast<std::int64_t>(tasks_.size());
     if (phase == 2) return at_.has_parts() || s_.makes_bias ? n_.outputs.all_pairs() : 0;
     return careful_->tasks(phase - kOwnPhases);
@@ -137,7 +139,7 @@ class MatrixEngine : public ConvEngine {
   MatrixTiles choose_tiles() const {
     constexpr double kEnough = 1.6, kWorthIt = 0.9;
     const double share = kTileShare * level2_bytes_, places = share / place_bytes_;
-    const double outputs = static_cast<double>(s_.batch * s_.out_positions());
+    const double outputs = static_cast<double>(s_.batch * s_.windows());
     MatrixTiles best = cut_tiles(places);
     for (double growth = 2; growth <= most_growth(share, wanted_); growth *= 2) {
       if (best.fit() && places_of(best) <= kEnough * outputs) break;
@@ -156,9 +158,7 @@ class MatrixEngine : public ConvEngine {
     const std::int64_t places = ceil_divide(tiles.places(), kTileDepth) * kTileDepth;
     return static_cast<double>(tiles.count()) * static_cast<double>(places);
   }
-  double most_places() const {
-    return kMostPlaces * static_cast<double>(s_.batch * s_.out_positions());
-  }
+  double most_places() const { return kMostPlaces * static_cast<double>(s_.batch * s_.windows()); }
   std::int64_t tasks_wanted() const { return tasks_per_thread(s_, wanted_) * wanted_; }
 
   double weight_bytes() const {
@@ -222,7 +222,9 @@ class MatrixEngine : public ConvEngine {
   }
 
   void prepare(const ConvBuffers& b, std::int64_t task) const {
-    if (task < at_.pack_tasks()) {
+    if (s_.adds_bias && task == tasks(0) - 1) {
+      packing_.bring_bias(b);
+    } else if (task < at_.pack_tasks()) {
       at_.magnitudes(b)[at_.output_magnitudes() + at_.input_magnitudes() + task] =
           packing_.pack_weights(b, task / n_.outputs.pairs(), task % n_.outputs.pairs());
     } else if (task -= at_.pack_tasks(); task < at_.output_tasks()) {

@@ -19,7 +19,7 @@ class MatrixLayout {
 
   MatrixLayout(const ConvShape& shape, const BlockSizes& sizes, const MatrixTiles& tiles,
                int piece_count)
-      : n_(sizes), tiles_(tiles), pieces(piece_count) {
+      : n_(sizes), tiles_(tiles), pieces(piece_count), output_planes(shape) {
     if (!tiles.fit()) return;
     list_planes();
     for_taps([&](std::int64_t, const auto& d, const auto& h, const auto& w) {
@@ -34,7 +34,8 @@ class MatrixLayout {
     for (int axis = 0; axis < kMaxConvRank; ++axis) {
       planes *= static_cast<double>(std::min(s.stride[axis], s.kernel[axis]));
     }
-    const auto output = static_cast<double>(n.outputs.all_pairs() * kPair * kLanes);
+    const auto output =
+        static_cast<double>(OutputPlanes(s).count() * n.outputs.all_pairs() * kPair * kLanes);
     const double both = (s.makes_input ? output : 0) + (s.makes_weight ? output : 0);
     const double orders = n.taps > 1 ? 2 : 1;
     const double input =
@@ -60,7 +61,8 @@ class MatrixLayout {
     }
   }
 
-  // `output` for the input product: (pairs of blocks, pieces, places, 32 outputs).
+  // `output` for the input product: (planes, pairs of blocks, pieces, places, 32 outputs).
+  std::int64_t output_plane() const { return n_.outputs.all_pairs() * output_pair(); }
   std::int64_t output_pair() const { return pieces * output_piece(); }
   std::int64_t output_piece() const { return output_places_ * kTileDepth; }
   std::int64_t output_places() const { return output_places_; }
@@ -149,7 +151,8 @@ class MatrixLayout {
   const int pieces;
   std::int64_t steps = 0;  // of 32 places, that the outputs of a tile take
   std::int64_t spare = 0;  // places of the last one that they do not take, an even number
-  std::vector<Plane> planes;
+  const OutputPlanes output_planes;
+  std::vector<Plane> planes;  // of the input
   std::vector<Tap> taps;
 };
 

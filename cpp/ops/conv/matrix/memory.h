@@ -42,8 +42,9 @@ class MatrixMemory {
 
   void set_careful_bytes(std::size_t bytes) { careful_bytes_ = bytes; }
 
-  // The engine's memory: packed weights, sums of parts, tiles that are shared, magnitudes of
-  // what was packed. The careful engine begins anew, so those stand behind all it needs.
+  // The engine's memory: packed weights, sums of parts, the bias in blocks of inputs, tiles that
+  // are shared, magnitudes of what was packed. The careful engine begins anew, so those stand
+  // behind all it needs.
   bool has_parts() const { return s_.makes_weight && !is_shared_; }
   std::int64_t weight_sums() const { return has_parts() ? n_.weight_sums() : 0; }
   std::int64_t part_sums() const {
@@ -54,8 +55,9 @@ class MatrixMemory {
     return static_cast<std::size_t>(n_.inputs.all_pairs() * m_.weight_pair()) *
            sizeof(BFloat16Bits);
   }
+  std::int64_t bias_numbers() const { return s_.adds_bias ? n_.inputs.all_blocks() * kLanes : 0; }
   std::size_t tiles_at() const {
-    const auto sums = static_cast<std::size_t>(parts_ * part_sums());
+    const auto sums = static_cast<std::size_t>(parts_ * part_sums() + bias_numbers());
     return whole_lines(packed_bytes() + sums * sizeof(float));
   }
   std::size_t magnitudes_at() const {
@@ -82,6 +84,7 @@ class MatrixMemory {
   float* sums(const ConvBuffers& b, std::int64_t part) const {
     return reinterpret_cast<float*>(b.memory + packed_bytes()) + part * part_sums();
   }
+  float* bias(const ConvBuffers& b) const { return sums(b, parts_); }
   float* bias_sums(const ConvBuffers& b, std::int64_t part) const {
     return sums(b, part) + weight_sums();
   }
@@ -110,7 +113,9 @@ class MatrixMemory {
   }
 
   std::int64_t staged_pitch() const { return m_.staged_places() * kLanes; }
-  std::int64_t result_pitch() const { return ((m_.output_places() * s_.stride[2]) | 1) * kLanes; }
+  std::int64_t result_pitch() const {
+    return ((m_.output_places() * tiles_.axis(2).stride) | 1) * kLanes;
+  }
 
  private:
   // A tile's memory, then a worker's.
@@ -119,7 +124,8 @@ class MatrixMemory {
       return at + whole_lines(static_cast<std::size_t>(count) * bytes);
     };
     const std::int64_t pairs = n_.outputs.all_pairs();
-    rows_at_ = after(0, s_.makes_input ? pairs * m_.output_pair() : 0, sizeof(BFloat16Bits));
+    const std::int64_t planes = s_.makes_input ? m_.output_planes.count() : 0;
+    rows_at_ = after(0, planes * m_.output_plane(), sizeof(BFloat16Bits));
     input_at_ = after(rows_at_, s_.makes_weight ? pairs * kPair * m_.rows_block() : 0,
                       sizeof(BFloat16Bits));
     tile_bytes_ = after(input_at_, s_.makes_weight ? n_.inputs.all_blocks() * m_.input_block() : 0,

@@ -83,7 +83,7 @@ class MatrixMultiplication {
     if (!tile.has_results()) return;
     const Range own = tile.span(&MatrixAxis::Section::results);
     const std::int64_t group = pair / n_.inputs.pairs();
-    const std::int64_t* const s = s_.stride;
+    const std::int64_t s[] = {tiles_.axis(0).stride, tiles_.axis(1).stride, tiles_.axis(2).stride};
     MatrixProducts p{};
     p.steps = 1;
     p.spare = kTileDepth / 2;
@@ -187,13 +187,16 @@ class MatrixMultiplication {
 
   // Of the input product, by the remainders of its positions.
   void list_runs() {
-    const std::int64_t* const s = s_.stride;
+    const std::int64_t s[] = {tiles_.axis(0).stride, tiles_.axis(1).stride, tiles_.axis(2).stride};
     input_runs_.resize(static_cast<std::size_t>(s[0] * s[1] * s[2]));
     for (std::int64_t pair = 0; pair < n_.outputs.pairs(); ++pair) {
       m_.for_taps([&](std::int64_t tap, const auto& d, const auto& h, const auto& w) {
         const auto at =
             static_cast<std::size_t>((d.remainder * s[1] + h.remainder) * s[2] + w.remainder);
-        input_runs_[at].push_back({pair * m_.output_pair() - tiles_.shift(d, h, w) * kTileDepth,
+        const std::int64_t plane =
+            m_.output_planes.index(d.output_plane, h.output_plane, w.output_plane);
+        input_runs_[at].push_back({plane * m_.output_plane() + pair * m_.output_pair() -
+                                       tiles_.shift(d, h, w) * kTileDepth,
                                    (pair * n_.taps + tap) * m_.weight_tap()});
       });
     }
@@ -203,7 +206,9 @@ class MatrixMultiplication {
   void put_rows(const ConvBuffers& b, const MatrixTile& tile, std::int64_t pair, std::int64_t d,
                 std::int64_t h) const {
     const std::int64_t start = tile.span(&MatrixAxis::Section::results).begin;
-    const std::int64_t* const s = s_.stride;
+    const std::int64_t s[] = {tiles_.axis(0).stride, tiles_.axis(1).stride, tiles_.axis(2).stride};
+    const float* const bias =
+        s_.adds_bias ? at_.bias(b) + n_.inputs.first_block(pair) * kLanes : nullptr;
     const Range columns = tile.axes[2].results;
     const std::int64_t column = columns.begin * s[2];
     const std::int64_t count = std::min(columns.end * s[2], s_.in[2]) - column;
@@ -218,7 +223,7 @@ class MatrixMultiplication {
       copy_.kernels().from_lanes({to, b.input_product.channel_stride_bytes,
                                   b.input_product.stride_bytes[2],
                                   at_.results(b) + place * s[2] * kLanes, kLanes,
-                                  at_.result_pitch(), channels.size(), count});
+                                  at_.result_pitch(), channels.size(), count, 0, 0, bias});
     });
   }
 

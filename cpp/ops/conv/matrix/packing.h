@@ -69,36 +69,36 @@ class MatrixPacking {
       box.axes[axis] = tile.axes[axis].reaching;
       box.step[axis] = tile.step[axis];
     }
-    const int blocks = n_.outputs.blocks_of_pair(pair);
-    const std::int64_t first = n_.outputs.first_block(pair);
-    const Range own = tile.span(&MatrixAxis::Section::outputs);
-    stage(b, b.output, s_.out, box, tile.span(&MatrixAxis::Section::reaching).begin,
-          n_.outputs.channels_of_pair(pair));
     LaneMagnitudes found;
-    char* const memory = at_.tile_memory(b, index);
-    if (s_.makes_input) {
-      const float* const second = blocks == kPair ? at_.staged(b) + at_.staged_pitch() : nullptr;
-      matrix_.pack_channels({at_.staged(b),
-                             second,
-                             m_.output_places(),
-                             {at_.outputs_of(memory) + pair * m_.output_pair(), m_.output_piece(),
-                              m_.pieces, &found}});
+    for (std::int64_t plane = 0; plane < m_.output_planes.count(); ++plane) {
+      stage(b, m_.output_planes.view(b.output, plane), m_.output_planes.shape(plane), box,
+            tile.span(&MatrixAxis::Section::reaching).begin, n_.outputs.channels_of_pair(pair));
+      pack_output(b, index, pair, plane, found);
     }
-    for (int i = 0; i < blocks; ++i) {
+    const Range own = tile.span(&MatrixAxis::Section::outputs);
+    for (int i = 0; i < n_.outputs.blocks_of_pair(pair); ++i) {
       const float* const from = at_.staged(b) + i * at_.staged_pitch() + own.begin * kLanes;
       if (s_.makes_bias) {
-        float* const to = at_.bias_sums(b, part) + (first + i) * kLanes;
+        float* const to = at_.bias_sums(b, part) + (n_.outputs.first_block(pair) + i) * kLanes;
         if (is_first) std::fill_n(to, kLanes, 0.0f);
         copy_.kernels().sum({from, kLanes, own.size(), to});
       }
       if (s_.makes_weight) {
-        matrix_.pack_rows({from,
-                           m_.steps,
-                           {at_.rows_of(memory) + (pair * kPair + i) * m_.rows_block(),
-                            m_.rows_piece(), m_.pieces, &found}});
+        matrix_.pack_rows(
+            {from,
+             m_.steps,
+             {at_.rows_of(at_.tile_memory(b, index)) + (pair * kPair + i) * m_.rows_block(),
+              m_.rows_piece(), m_.pieces, &found}});
       }
     }
     return found.joined();
+  }
+
+  void bring_bias(const ConvBuffers& b) const {
+    for_channel_runs(n_.inputs, {0, n_.inputs.all_blocks()},
+                     [&](const Range& channels, std::int64_t first) {
+                       copy_.bring_bias(b.bias, channels, at_.bias(b) + first * kLanes);
+                     });
   }
 
   // The planes of a pair of blocks of inputs. Those that differ along the last axis only are
@@ -138,6 +138,19 @@ class MatrixPacking {
  private:
   static constexpr int kPair = BlockSizes::kPair;
   static constexpr std::int64_t kLanes = kTileRows;
+
+  // For the input product.
+  void pack_output(const ConvBuffers& b, std::int64_t index, std::int64_t pair, std::int64_t plane,
+                   LaneMagnitudes& found) const {
+    if (!s_.makes_input) return;
+    const bool has_second = n_.outputs.blocks_of_pair(pair) == kPair;
+    BFloat16Bits* const to = at_.outputs_of(at_.tile_memory(b, index)) + plane * m_.output_plane() +
+                             pair * m_.output_pair();
+    matrix_.pack_channels({at_.staged(b),
+                           has_second ? at_.staged(b) + at_.staged_pitch() : nullptr,
+                           m_.output_places(),
+                           {to, m_.output_piece(), m_.pieces, &found}});
+  }
 
   void pack_plane(const ConvBuffers& b, std::int64_t index, std::int64_t pair, std::int64_t plane,
                   LaneMagnitudes& found) const {

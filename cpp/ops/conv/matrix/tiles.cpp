@@ -14,10 +14,22 @@ MatrixAxis::MatrixAxis(const ConvShape& shape, int axis)
   for (std::int64_t tap = 0; tap < shape.kernel[axis]; ++tap) {
     const std::int64_t offset = tap * shape.dilation[axis] - shape.padding[axis];
     const std::int64_t remainder = (offset % stride + stride) % stride;
-    taps.push_back({remainder, (offset - remainder) / stride});
+    taps.push_back({remainder, (offset - remainder) / stride, 0});
   }
-  least_shift = taps.front().shift;
-  most_shift = taps.back().shift;
+  if (shape.is_turned) turn(ConvAxis(shape, axis));
+  const auto [least, most] = std::minmax_element(
+      taps.begin(), taps.end(), [](const Tap& a, const Tap& b) { return a.shift < b.shift; });
+  least_shift = least->shift;
+  most_shift = most->shift;
+}
+
+void MatrixAxis::turn(const ConvAxis& own) {
+  out = own.out;
+  stride = own.stride;
+  const ResidueClass& all = own.classes.front();
+  for (std::size_t i = 0; i < all.taps.size(); ++i) {
+    taps[static_cast<std::size_t>(all.taps[i])] = {0, all.shifts[i] - own.padding, all.planes[i]};
+  }
 }
 
 std::int64_t MatrixAxis::plane_size(std::int64_t remainder) const {
@@ -58,7 +70,7 @@ MatrixTiles::MatrixTiles(const ConvShape& shape, double most_places, std::int64_
     : has_results_(shape.makes_input), batch_(shape.batch) {
   for (int index = 0; index < kMaxConvRank; ++index) {
     axes_.emplace_back(shape, index);
-    outputs_[index] = shape.out[index];
+    outputs_[index] = axis(index).out;
   }
   cut(most_places, least_tiles);
   if (!fit_) return;

@@ -1,24 +1,28 @@
 // Convolutions as the matrix engine sees them. Input positions a stride apart, from the same
 // remainder on, are one plane; a tap then joins each output with the position of one plane that
 // lies a fixed shift further on. If planes and `output` have rows of the same length, with zeros
-// around, this holds of all positions of a tile as if they were one row.
+// around, this holds of all positions of a tile as if they were one row. In a turned problem it is
+// `output` that has planes, those of OutputPlanes.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/ints.h"
+#include "ops/conv/axes.h"
 #include "ops/conv/shape.h"
 #include "ops/conv/tiles.h"
 
 namespace backops {
 
-// Along one axis, tap t joins output o with the input at (o + shift) * stride + remainder.
+// Along one axis, tap t joins output o of its plane with the input at (o + shift) * stride +
+// remainder. Only the input or the output has several planes.
 struct MatrixAxis {
   MatrixAxis(const ConvShape& shape, int axis);
 
   struct Tap {
     std::int64_t remainder, shift;
+    std::size_t output_plane;
   };
   // Of one tile, in positions of planes.
   struct Section {
@@ -31,9 +35,12 @@ struct MatrixAxis {
   std::int64_t plane_size(std::int64_t remainder) const;  // positions inside the input
   Section section(const Range& outputs, bool has_results) const;
 
-  std::int64_t in, out, stride;
+  std::int64_t in, out, stride;  // as in ConvAxis
   std::vector<Tap> taps;
   std::int64_t least_shift, most_shift;
+
+ private:
+  void turn(const ConvAxis& own);
 };
 
 struct MatrixTile {
