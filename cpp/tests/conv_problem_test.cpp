@@ -101,6 +101,57 @@ void test_plan_refuses_bad_parameters() {
               "param: dilation[1] is 1152921504606846977, expected 1 to 2**60");
 }
 
+// 4 channels in, 6 out, in 2 groups.
+ConvProblem transposed_problem() {
+  ConvProblem p = valid_problem();
+  p.op = ConvOperator::transpose;
+  p.weight_shape[0] = 4;
+  p.weight_shape[1] = 3;
+  p.stride[0] = p.stride[1] = 2;
+  return p;
+}
+
+template <class Change>
+std::string transposed_error_after(const Change& change) {
+  ConvProblem p = transposed_problem();
+  change(p);
+  const std::string error = error_of([&] { const LegalConvProblem legal(p); });
+  p.op = ConvOperator::transpose_backward;
+  CHECK_EQUAL(error_of([&] { const LegalConvProblem legal(p); }), error);
+  return error;
+}
+
+void test_transposed_output_shape() {
+  ConvProblem p = transposed_problem();
+  p.output_padding[0] = 1;
+  p.padding_after[1] = 0;
+  const LegalConvProblem legal(p);
+  CHECK_EQUAL(shape_text(legal.output_shape(), 4), "(2, 6, 16, 18)");
+  CHECK_EQUAL(legal.output_channels(), 6);
+}
+
+void test_plan_refuses_bad_transposed_problems() {
+  CHECK_EQUAL(transposed_error_after([](ConvProblem&) {}), "");
+  CHECK_EQUAL(transposed_error_after([](ConvProblem& p) { p.weight_shape[0] = 6; }),
+              "shape: weight is (6, 3, 3, 3), but input (2, 4, 8, 9) has 4 channels");
+  CHECK_EQUAL(transposed_error_after([](ConvProblem& p) { p.groups = 3; }),
+              "shape: input is (2, 4, 8, 9), but its 4 channels do not divide into groups = 3");
+  CHECK_EQUAL(transposed_error_after([](ConvProblem& p) { p.output_padding[1] = 2; }),
+              "param: output_padding[1] is 2, expected 0 to 1 (below stride[1] = 2 or "
+              "dilation[1] = 1)");
+  CHECK_EQUAL(transposed_error_after([](ConvProblem& p) { p.output_padding[0] = -1; }),
+              "param: output_padding[0] is -1, expected 0 to 1 (below stride[0] = 2 or "
+              "dilation[0] = 1)");
+  CHECK_EQUAL(
+      transposed_error_after([](ConvProblem& p) { p.padding_before[0] = p.padding_after[0] = 9; }),
+      "shape: input is (2, 4, 8, 9), but with weight (4, 3, 3, 3), stride[0] = 2 and "
+      "padding[0] = 9 the output has size -1 along that axis, expected at least 1");
+  CHECK_EQUAL(transposed_error_after([](ConvProblem& p) { p.stride[1] = std::int64_t{1} << 60; }),
+              "shape: input is (2, 4, 8, 9), but with weight (4, 3, 3, 3), stride[1] = "
+              "1152921504606846976 and padding[1] = 1 the output has more than 10**18 elements "
+              "along an axis");
+}
+
 void test_rank_comes_from_the_weight() {
   const std::int64_t shape[] = {6, 2, 3, 3, 3, 3};
   CHECK_EQUAL(conv_rank(shape, 3), 1);
@@ -279,6 +330,8 @@ int main() {
   test_output_shape_counts_both_paddings();
   test_plan_refuses_bad_shapes();
   test_plan_refuses_bad_parameters();
+  test_transposed_output_shape();
+  test_plan_refuses_bad_transposed_problems();
   test_rank_comes_from_the_weight();
   test_plan_refuses_tensors_that_do_not_fit();
   test_workspace_shares_no_memory();

@@ -99,20 +99,23 @@ void test_to_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misalig
 }
 
 void test_from_lanes(const ConvKernels& k, const CopyCase& c, std::int64_t misalignment,
-                     Random& random) {
+                     bool has_bias, Random& random) {
   const std::int64_t bytes = bytes_of(k.dtype);
   Memory elements(c.elements() * bytes, misalignment), expected(c.elements() * bytes, misalignment),
       sums(c.sums() * k.sum_bytes, 0);
+  const Memory bias = whole_numbers(k, c.channels, random);
   for (std::int64_t p = 0; p < c.positions; ++p) {
     for (std::int64_t channel = 0; channel < c.channels; ++channel) {
       const double value = rounded_to(sum_dtype(k.dtype), random.real());
+      const double added = has_bias ? read_sum(k, bias, channel) : 0;
       write_sum(k, sums, c.sum(channel, p), value);
-      write_element(k.dtype, value, expected.data() + c.element(channel, p) * bytes);
+      write_element(k.dtype, rounded_to(sum_dtype(k.dtype), value + added),
+                    expected.data() + c.element(channel, p) * bytes);
     }
   }
   k.from_lanes({elements.data() + c.strides.first * bytes, c.strides.channel * bytes,
                 c.strides.position * bytes, sums.data(), c.pitch, c.vector_pitch, c.channels,
-                c.positions, c.row, c.row_gap});
+                c.positions, c.row, c.row_gap, has_bias ? bias.data() : nullptr});
   CHECK(equal_bytes(elements, expected));
 }
 
@@ -137,7 +140,8 @@ void test_copies(const ConvKernels& k) {
         rows.vector_pitch += (positions / rows.row + 1) * rows.row_gap;
         for (const CopyCase& c : {together, apart, rows}) {
           test_to_lanes(k, c, misalignment, random);
-          test_from_lanes(k, c, misalignment, random);
+          test_from_lanes(k, c, misalignment, false, random);
+          test_from_lanes(k, c, misalignment, true, random);
         }
       }
     }
@@ -146,12 +150,13 @@ void test_copies(const ConvKernels& k) {
 
 // Steps are in vectors.
 void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, std::int64_t vectors,
-                 std::int64_t source_step, std::int64_t target_step) {
+                 std::int64_t source_step, std::int64_t target_step, bool has_bias) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
   constexpr std::int64_t kSpread = 6;  // of offsets, in vectors
   const Memory source = whole_numbers(k, (count * source_step + kSpread) * k.width, random);
   const std::int64_t weight_pitch = (taps + 2) * k.width;
   const Memory weights = whole_numbers(k, vectors * weight_pitch, random);
+  const Memory bias = whole_numbers(k, vectors * weight_pitch, random);
   std::vector<GatherTap> list;
   for (std::int64_t t = 0; t < taps; ++t) {
     list.push_back({(random.integer(0, kSpread) - kSpread / 2) * k.width,
@@ -162,9 +167,10 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, st
   const std::int64_t first = kSpread / 2 * k.width;
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t i = 0; i < vectors * k.width; ++i) {
-      double sum = 0;
+      const std::int64_t own = i / k.width * weight_pitch + i % k.width;
+      double sum = has_bias ? read_sum(k, bias, own) : 0;
       for (const GatherTap& tap : list) {
-        const std::int64_t weight = tap.weight + i / k.width * weight_pitch + i % k.width;
+        const std::int64_t weight = tap.weight + own;
         const std::int64_t at = first + tap.source + j * source_step * k.width + i;
         sum += read_sum(k, weights, weight) * read_sum(k, source, at);
       }
@@ -173,7 +179,7 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, st
   }
   k.gather({source.data() + first * k.sum_bytes, weights.data(), list.data(), taps,
             source_step * k.width, target.data(), target_step * k.width, count, vectors,
-            weight_pitch});
+            weight_pitch, has_bias ? bias.data() : nullptr});
   CHECK(equal_bytes(target, expected));
 }
 
@@ -345,8 +351,8 @@ void test_row(const ConvKernels& k) {
       for (const std::int64_t step : {1, 3}) {
         const Situation in("%s, %ld taps, %ld targets, step %ld", k.name, static_cast<long>(taps),
                            static_cast<long>(count), static_cast<long>(step));
-        test_gather(k, taps, count, 1, 1, step);
-        test_gather(k, taps, count, 3, 4, step + 2);
+        test_gather(k, taps, count, 1, 1, step, step == 3);
+        test_gather(k, taps, count, 3, 4, step + 2, step == 1);
       }
     }
   }
