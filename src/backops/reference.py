@@ -28,7 +28,10 @@ __all__ = [
     "avg_pool1d_backward",
     "avg_pool2d_backward",
     "avg_pool3d_backward",
+    "conv",
     "conv_backward",
+    "conv_transpose",
+    "conv_transpose_backward",
 ]
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -213,6 +216,53 @@ def adaptive_avg_pool3d_backward(grad_output: Any, input: Any) -> NDArray[np.flo
     return _adaptive_avg_pool_backward(3, grad_output, input)
 
 
+def conv(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    precision: str = "keep",
+) -> NDArray[np.float64]:
+    """1-D, 2-D or 3-D convolution, which does not flip the kernel, in float64.
+
+    >>> conv(np.array([[[1.0, 2.0, 3.0]]]), np.array([[[4.0, 5.0]]]), np.array([100.0]))
+    array([[[114., 123.]]])
+
+    Arguments:
+        input: `(N, C_in, *spatial)` or `(C_in, *spatial)`: a NumPy, PyTorch or JAX array, or any
+            other CPU array that speaks DLPack.
+        weight: the kernels, `(C_out, C_in / groups, *kernel)`.
+        bias: what is added to each output channel, `(C_out,)`; None adds nothing.
+        stride: distance of windows in elements, an int or one per axis.
+        padding: zeros on both sides of each axis.
+        dilation: distance of the elements of a window.
+        groups: parts that the channels are cut into; each is convolved by itself.
+        precision: what float32 `input` and `weight` are rounded to first: "keep" (nothing),
+            "allow_fp32_down" or "hf32" (HF32 with 11 mantissa bits), "fp16" (float16).
+
+    Raises:
+        TypeError: a tensor is not an array of float16, bfloat16, float32 or float64, the tensors
+            differ in dtype, or a parameter is not of its type.
+        ValueError: shapes do not fit, a parameter is out of range, or `precision` does not go
+            with the dtype.
+    """
+    values, kernels, added = _forward_operands(input, weight, bias, precision)
+    rank = kernels.ndim - 2
+    parts = _integer("groups", groups)
+    _check_channels(values.shape[-rank - 1], kernels.shape, parts)
+    axes = _conv_axes(values.shape, kernels.shape, stride, padding, dilation)
+    shape = _output_shape(values.shape, kernels.shape, axes)
+    _check_bias(added, kernels.shape[0])
+    # Infinities of both signs in one place make a NaN, as they should: no warning.
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        result = _output_product(_grouped(values, parts, rank), _in_groups(kernels, parts), axes)
+        return _with_bias(result.reshape(shape), added, rank)
+
+
 def conv_backward(
     grad_output: Any,
     input: Any,
@@ -271,24 +321,125 @@ def conv_backward(
     axes = _conv_axes(input_shape, weight_shape, stride, padding, dilation)
     _check_conv_grad_shape(grad.shape, input_shape, weight_shape, axes)
 
-    batch = math.prod(input_shape[: -rank - 1])
-    grouped_input = (batch, parts, weight_shape[1], *input_shape[-rank:])
-    grouped_weight = (parts, weight_shape[0] // parts, *weight_shape[1:])
-    grad = grad.reshape(batch, *grouped_weight[:2], *grad.shape[-rank:])
+    grad = _grouped(grad, parts, rank)
     grad_input = grad_weight = grad_bias = None
-    # Infinities of both signs in one place make a NaN, as they should: no warning.
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         if wants_input:
             kernels = _round_inputs(_values_in("weight", weight, dtype), dtype, precision)
-            kernels = kernels.reshape(grouped_weight)
-            grad_input = _conv_grad_input(grad, kernels, grouped_input, axes).reshape(input_shape)
+            grad_input = _input_product(grad, _in_groups(kernels, parts), input_shape[-rank:], axes)
+            grad_input = grad_input.reshape(input_shape)
         if wants_weight:
             values = _round_inputs(_values_in("input", input, dtype), dtype, precision)
-            values = values.reshape(grouped_input)
-            grad_weight = _conv_grad_weight(grad, values, grouped_weight, axes)
-            grad_weight = grad_weight.reshape(weight_shape)
+            grad_weight = _weight_product(
+                grad, _grouped(values, parts, rank), weight_shape[2:], axes
+            ).reshape(weight_shape)
         if wants_bias:
-            grad_bias = grad.sum(axis=(0, *range(3, grad.ndim))).reshape(-1)
+            grad_bias = _sum_of_channels(grad)
+    return grad_input, grad_weight, grad_bias
+
+
+def conv_transpose(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    precision: str = "keep",
+) -> NDArray[np.float64]:
+    """1-D, 2-D or 3-D transposed convolution, in float64: each input adds its kernel to the output.
+
+    >>> conv_transpose(np.array([[[1.0, 10.0]]]), np.array([[[4.0, 5.0]]]))
+    array([[[ 4., 45., 50.]]])
+
+    Along each axis it has `(in - 1) * stride - 2 * padding + dilation * (kernel - 1) +
+    output_padding + 1` outputs: what it would be the input of, were it a convolution.
+
+    Arguments, where they are not those of `conv`:
+        weight: the kernels, `(C_in, C_out / groups, *kernel)`.
+        stride: distance of the kernels of neighbouring inputs in the output.
+        padding: outputs that are left off on both sides of each axis.
+        output_padding: outputs that are added at the end of each axis, fewer than the stride or
+            the dilation, whichever is larger.
+
+    Raises: as `conv` does.
+    """
+    values, kernels, added = _forward_operands(input, weight, bias, precision)
+    rank = kernels.ndim - 2
+    parts = _integer("groups", groups)
+    _check_transposed_channels(values.shape[-rank - 1], kernels.shape, parts)
+    shape, axes = _transposed_axes(
+        values.shape, kernels.shape, parts, stride, padding, output_padding, dilation
+    )
+    _check_bias(added, shape[-rank - 1])
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        result = _input_product(
+            _grouped(values, parts, rank), _in_groups(kernels, parts), shape[-rank:], axes
+        )
+        return _with_bias(result.reshape(shape), added, rank)
+
+
+def conv_transpose_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+    precision: str = "keep",
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Gradients of transposed convolution with respect to input, weight and bias, in float64.
+
+    >>> grad_output = np.array([[[1.0, 2.0, 3.0]]])
+    >>> input, weight = np.array([[[1.0, 10.0]]]), np.array([[[4.0, 5.0]]])
+    >>> grad_input, grad_weight, grad_bias = conv_transpose_backward(grad_output, input, weight)
+    >>> grad_input
+    array([[[14., 23.]]])
+    >>> grad_weight
+    array([[[21., 32.]]])
+    >>> grad_bias
+    array([6.])
+
+    Arguments are those of `conv_transpose` and of `conv_backward`, and it raises what they raise.
+    """
+    grad, dtype = _values("grad_output", grad_output)
+    grad = _round_inputs(grad, dtype, precision)
+    wants_input, wants_weight, wants_bias = _mask(output_mask)
+    weight_shape = _weight_shape(weight)
+    rank = len(weight_shape) - 2
+    input_shape = _input_shape(input, rank)
+    parts = _integer("groups", groups)
+    _check_transposed_channels(input_shape[-rank - 1], weight_shape, parts)
+    shape, axes = _transposed_axes(
+        input_shape, weight_shape, parts, stride, padding, output_padding, dilation
+    )
+    if grad.shape != shape:
+        raise ValueError(
+            f"grad_output is {grad.shape}, but the transposed convolution of input {input_shape} "
+            f"with weight {weight_shape} is {shape}"
+        )
+
+    grad = _grouped(grad, parts, rank)
+    grad_input = grad_weight = grad_bias = None
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        if wants_input:
+            kernels = _round_inputs(_values_in("weight", weight, dtype), dtype, precision)
+            grad_input = _output_product(grad, _in_groups(kernels, parts), axes)
+            grad_input = grad_input.reshape(input_shape)
+        if wants_weight:
+            values = _round_inputs(_values_in("input", input, dtype), dtype, precision)
+            grad_weight = _weight_product(
+                _grouped(values, parts, rank), grad, weight_shape[2:], axes
+            ).reshape(weight_shape)
+        if wants_bias:
+            grad_bias = _sum_of_channels(grad)
     return grad_input, grad_weight, grad_bias
 
 
@@ -448,6 +599,44 @@ def _conv_axes(
     return axes
 
 
+def _transposed_axes(
+    input_shape: tuple[int, ...],
+    weight_shape: tuple[int, ...],
+    groups: int,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    output_padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+) -> tuple[tuple[int, ...], list[_ConvAxis]]:
+    """The shape of the result, and the convolution that makes `input_shape` of it."""
+    rank = len(weight_shape) - 2
+    strides = _per_axis("stride", stride, rank, least=1)
+    paddings = _per_axis("padding", padding, rank, least=0)
+    more = _per_axis("output_padding", output_padding, rank, least=0)
+    dilations = _per_axis("dilation", dilation, rank, least=1)
+    lengths, axes = [], []
+    for axis, (inputs, kernel) in enumerate(
+        zip(input_shape[-rank:], weight_shape[2:], strict=True)
+    ):
+        s, p, d = strides[axis], paddings[axis], dilations[axis]
+        if more[axis] >= max(s, d):
+            raise ValueError(
+                f"output_padding[{axis}] is {more[axis]}, expected less than stride[{axis}] = {s} "
+                f"or dilation[{axis}] = {d}"
+            )
+        # The places of the last input's last kernel element and of what is added, from the first
+        # kernel element of the first input on; the padding is cut off at both ends.
+        length = (inputs - 1) * s + (kernel - 1) * d + 1 + more[axis] - 2 * p
+        if length < 1:
+            raise ValueError(
+                f"padding[{axis}] is {p}, which leaves {length} outputs on spatial axis {axis} of "
+                f"input {input_shape} and weight {weight_shape}, expected at least 1"
+            )
+        lengths.append(length)
+        axes.append(_ConvAxis(inputs, _taps(length, inputs, kernel, s, p, d)))
+    return (*input_shape[: -rank - 1], weight_shape[1] * groups, *lengths), axes
+
+
 def _taps(
     length: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int
 ) -> list[_Tap]:
@@ -470,35 +659,89 @@ def _kernel_elements(axes: list[_ConvAxis]) -> Iterator[tuple[Any, Any, Any]]:
         yield (..., *positions), (..., *outputs), (..., *inputs)
 
 
-# In the next two, einsum's letters are n batch, g group, o output and i input channel, xyz space.
+# A convolution joins its input, its weight and its output; each is a product of the other two. The
+# letters of einsum are n batch, g group, o output and i input channel, xyz space.
 
 
-def _conv_grad_input(
-    grad: NDArray[np.float64],
+def _output_product(
+    input: NDArray[np.float64], weight: NDArray[np.float64], axes: list[_ConvAxis]
+) -> NDArray[np.float64]:
+    result = np.zeros((*input.shape[:2], weight.shape[1], *(axis.outputs for axis in axes)))
+    space = "xyz"[: len(axes)]
+    product = f"ngi{space},goi->ngo{space}"
+    for element, outputs, inputs in _kernel_elements(axes):
+        result[outputs] += np.einsum(product, input[inputs], weight[element])
+    return result
+
+
+def _input_product(
+    output: NDArray[np.float64],
     weight: NDArray[np.float64],
-    input_shape: tuple[int, ...],
+    lengths: tuple[int, ...],
     axes: list[_ConvAxis],
 ) -> NDArray[np.float64]:
-    result = np.zeros(input_shape)
+    result = np.zeros((*output.shape[:2], weight.shape[2], *lengths))
     space = "xyz"[: len(axes)]
     product = f"ngo{space},goi->ngi{space}"
     for element, outputs, inputs in _kernel_elements(axes):
-        result[inputs] += np.einsum(product, grad[outputs], weight[element])
+        result[inputs] += np.einsum(product, output[outputs], weight[element])
     return result
 
 
-def _conv_grad_weight(
-    grad: NDArray[np.float64],
+def _weight_product(
+    output: NDArray[np.float64],
     input: NDArray[np.float64],
-    weight_shape: tuple[int, ...],
+    kernel: tuple[int, ...],
     axes: list[_ConvAxis],
 ) -> NDArray[np.float64]:
-    result = np.zeros(weight_shape)
+    result = np.zeros((input.shape[1], output.shape[2], input.shape[2], *kernel))
     space = "xyz"[: len(axes)]
     product = f"ngo{space},ngi{space}->goi"
     for element, outputs, inputs in _kernel_elements(axes):
-        result[element] = np.einsum(product, grad[outputs], input[inputs])
+        result[element] = np.einsum(product, output[outputs], input[inputs])
     return result
+
+
+def _grouped(values: NDArray[np.float64], groups: int, rank: int) -> NDArray[np.float64]:
+    """`(N, groups, channels of a group, *spatial)`; without a batch, N is 1."""
+    channels, *space = values.shape[-rank - 1 :]
+    batch = math.prod(values.shape[: -rank - 1])
+    return values.reshape(batch, groups, channels // groups, *space)
+
+
+def _in_groups(weight: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
+    """`(groups, output channels of a group, input channels of a group, *kernel)`."""
+    return weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
+
+
+def _sum_of_channels(grad: NDArray[np.float64]) -> NDArray[np.float64]:
+    sums: NDArray[np.float64] = grad.sum(axis=(0, *range(3, grad.ndim)))
+    return sums.reshape(-1)
+
+
+def _with_bias(
+    result: NDArray[np.float64], bias: NDArray[np.float64] | None, rank: int
+) -> NDArray[np.float64]:
+    return result if bias is None else result + bias.reshape(-1, *[1] * rank)
+
+
+def _forward_operands(
+    input: Any, weight: Any, bias: Any, precision: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
+    """The values of the three; input and weight rounded, the bias not."""
+    values, dtype = _values("input", input)
+    kernels = _values_in("weight", weight, dtype, "input")
+    added = None if bias is None else _values_in("bias", bias, dtype, "input")
+    _input_shape(values, len(_weight_shape(kernels)) - 2)
+    values, kernels = (_round_inputs(array, dtype, precision) for array in (values, kernels))
+    return values, kernels, added
+
+
+def _check_bias(bias: NDArray[np.float64] | None, channels: int) -> None:
+    if bias is not None and bias.shape != (channels,):
+        raise ValueError(
+            f"bias is {bias.shape}, expected ({channels},), one element per output channel"
+        )
 
 
 def _check_channels(channels: int, weight_shape: tuple[int, ...], groups: int) -> None:
@@ -516,14 +759,31 @@ def _check_channels(channels: int, weight_shape: tuple[int, ...], groups: int) -
         )
 
 
+def _check_transposed_channels(channels: int, weight_shape: tuple[int, ...], groups: int) -> None:
+    if groups < 1:
+        raise ValueError(f"groups is {groups}, expected at least 1")
+    if channels != weight_shape[0]:
+        raise ValueError(
+            f"input has {channels} channels, expected {weight_shape[0]} (weight {weight_shape})"
+        )
+    if channels % groups != 0:
+        raise ValueError(f"input has {channels} channels, expected a multiple of groups = {groups}")
+
+
+def _output_shape(
+    input_shape: tuple[int, ...], weight_shape: tuple[int, ...], axes: list[_ConvAxis]
+) -> tuple[int, ...]:
+    batch = input_shape[: -len(axes) - 1]
+    return (*batch, weight_shape[0], *(axis.outputs for axis in axes))
+
+
 def _check_conv_grad_shape(
     got: tuple[int, ...],
     input_shape: tuple[int, ...],
     weight_shape: tuple[int, ...],
     axes: list[_ConvAxis],
 ) -> None:
-    batch = input_shape[: -len(axes) - 1]
-    expected = (*batch, weight_shape[0], *(axis.outputs for axis in axes))
+    expected = _output_shape(input_shape, weight_shape, axes)
     if got != expected:
         raise ValueError(
             f"grad_output is {got}, but input {input_shape} convolved with weight {weight_shape} "
@@ -577,11 +837,13 @@ def _values(argument: str, array: Any) -> tuple[NDArray[np.float64], str]:
         return values.astype(np.float64), name
 
 
-def _values_in(argument: str, array: Any, dtype: str) -> NDArray[np.float64]:
+def _values_in(
+    argument: str, array: Any, dtype: str, like: str = "grad_output"
+) -> NDArray[np.float64]:
     """The elements, in float64, of an array that must be of that dtype."""
     values, name = _values(argument, array)
     if name != dtype:
-        raise TypeError(f"{argument} is {name}, expected {dtype} as grad_output")
+        raise TypeError(f"{argument} is {name}, expected {dtype} as {like}")
     return values
 
 

@@ -12,7 +12,7 @@ import pytest
 import backops
 import backops.plan
 from tests.support.conv_cases import CASES, GRADIENTS, find_conv_case, make_arrays
-from tests.support.conv_compare import assert_nothing_else_changed, place_gradients
+from tests.support.conv_compare import assert_nothing_else_changed, place_results
 from tests.support.floats import DTYPES, round_to
 from tests.support.isa import LOWER_LEVELS
 from tests.support.layouts import in_layout
@@ -61,7 +61,7 @@ def check_layout(plan, case, dtype, layout):
     """Operands and results in that layout; results of a broadcast one are contiguous."""
     arrays = [in_layout(a.astype(DTYPES[dtype]), case, layout) for a in operands(case, layout)]
     result_layout = "contiguous" if layout in BROADCAST else layout
-    placed = place_gradients(case, dtype, result_layout)
+    placed = place_results(case, dtype, result_layout)
     results = tuple(array for _, array in placed)
     plan(*arrays, out=results)
     expected = expected_gradients(case, layout, dtype)

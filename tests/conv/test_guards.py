@@ -78,7 +78,7 @@ def run_guarded(case: ConvCase, dtype: str, offset: int):
     arrays = make_arrays(case, dtype)
     memory = [guarded(plan.workspace_size, offset)]
     results = []
-    for shape in case.gradient_shapes:
+    for shape in case.result_shapes:
         memory.append(guarded(int(np.prod(shape)) * arrays[0].itemsize, 0))
         results.append(memory[-1][1].view(arrays[0].dtype).reshape(shape))
     plan(*arrays, out=tuple(results), workspace=memory[0][1])

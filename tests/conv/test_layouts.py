@@ -25,7 +25,7 @@ from tests.support.conv_compare import (
     assert_close,
     assert_exact,
     assert_nothing_else_changed,
-    place_gradients,
+    place_results,
 )
 from tests.support.dlpack import DLPackOnly
 from tests.support.floats import DTYPES, same_bits
@@ -132,7 +132,7 @@ def test_inputs_are_left_unchanged_and_may_be_read_only(dtype, layout):
 @every_case
 def test_out_of_any_layout_and_no_other_byte_changes(case, dtype, layout):
     arrays = make_arrays(case, dtype, kind="integer")
-    placed = place_gradients(case, dtype, layout)
+    placed = place_results(case, dtype, layout)
     out = tuple(array for _, array in placed)
     results = case.backward(backops, *arrays, out=out)
     assert all(result is given for result, given in zip(results, out, strict=True))
@@ -145,7 +145,7 @@ def test_out_of_any_layout_and_no_other_byte_changes(case, dtype, layout):
 def test_inputs_and_out_of_the_same_layout(case, layout):
     for dtype in ("float32", "bfloat16", "float16"):
         arrays = [in_layout(a, case, layout) for a in make_arrays(case, dtype, kind="integer")]
-        placed = place_gradients(case, dtype, layout)
+        placed = place_results(case, dtype, layout)
         case.backward(backops, *arrays, out=tuple(array for _, array in placed))
         assert_exact([array for _, array in placed], case, arrays)
         assert_nothing_else_changed(placed, case, dtype, layout)
@@ -159,7 +159,7 @@ def test_inputs_and_out_of_the_same_layout(case, layout):
 @pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
 def test_depthwise_channels_last_inputs_and_out(case, dtype):
     arrays = [in_layout(a, case, "channels_last") for a in make_arrays(case, dtype, kind="integer")]
-    placed = place_gradients(case, dtype, "channels_last")
+    placed = place_results(case, dtype, "channels_last")
     case.backward(backops, *arrays, out=tuple(array for _, array in placed))
     assert_exact([array for _, array in placed], case, arrays)
     assert_nothing_else_changed(placed, case, dtype, "channels_last")
@@ -171,7 +171,7 @@ def test_depthwise_channels_last_gradients_one_by_one(case, which):
     arrays = [
         in_layout(a, case, "channels_last") for a in make_arrays(case, "float32", kind="integer")
     ]
-    placed = place_gradients(case, "float32", "channels_last")
+    placed = place_results(case, "float32", "channels_last")
     mask = tuple(name == which for name in GRADIENTS)
     out = tuple(array if own else None for own, (_, array) in zip(mask, placed, strict=True))
     case.backward(backops, *arrays, output_mask=mask, out=out)
@@ -188,7 +188,7 @@ def test_depthwise_channels_last_special_values_reach_what_they_are_multiplied_w
     own = arrays[TENSORS.index(special)]
     own[..., 0] = np.nan
     own[0, ..., -1] = np.inf
-    placed = place_gradients(case, dtype, "channels_last")
+    placed = place_results(case, dtype, "channels_last")
     results = [array for _, array in placed]
     case.backward(backops, *arrays, out=tuple(results))
     assert_exact(results, case, arrays)
@@ -200,7 +200,7 @@ def test_depthwise_channels_last_of_many_channels_and_rows(threads):
     arrays = [
         in_layout(a, case, "channels_last") for a in make_arrays(case, "float32", kind="integer")
     ]
-    placed = place_gradients(case, "float32", "channels_last")
+    placed = place_results(case, "float32", "channels_last")
     before = backops.get_num_threads()
     backops.set_num_threads(threads)
     try:
@@ -228,12 +228,12 @@ def test_new_results_are_dense_writable_and_the_callers_own(dtype, layout):
 
 def test_out_next_to_inputs_in_the_same_memory():
     arrays = make_arrays(CASE, kind="integer")
-    sizes = [a.size for a in arrays] + [int(np.prod(s)) for s in CASE.gradient_shapes]
+    sizes = [a.size for a in arrays] + [int(np.prod(s)) for s in CASE.result_shapes]
     pieces = np.split(np.zeros(sum(sizes), np.float32), np.cumsum(sizes)[:-1])
     placed = [piece.reshape(like.shape) for piece, like in zip(pieces[:3], arrays, strict=True)]
     for piece, values in zip(placed, arrays, strict=True):
         piece[...] = values
-    shapes = zip(pieces[3:], CASE.gradient_shapes, strict=True)
+    shapes = zip(pieces[3:], CASE.result_shapes, strict=True)
     out = tuple(piece.reshape(shape) for piece, shape in shapes)
     CASE.backward(backops, *placed, out=out)
     assert_exact(out, CASE, arrays)
@@ -312,7 +312,7 @@ def test_torch_parameters_that_require_grad():
 @every_dtype
 def test_torch_out_is_written_in_place_and_returned_itself(dtype):
     arrays = make_arrays(CASE, dtype, kind="integer")
-    out = [torch.zeros(shape, dtype=TORCH_DTYPES[dtype]) for shape in CASE.gradient_shapes]
+    out = [torch.zeros(shape, dtype=TORCH_DTYPES[dtype]) for shape in CASE.result_shapes]
     out[0] = out[0].contiguous(memory_format=torch.channels_last)
     results = CASE.backward(backops, *map(to_torch, arrays), out=tuple(out))
     assert all(result is given for result, given in zip(results, out, strict=True))
@@ -358,7 +358,7 @@ def test_jax_out_is_refused_because_jax_arrays_do_not_change(which):
     arrays = make_arrays(CASE)
     index = GRADIENTS.index(which)
     out = [None, None, None]
-    out[index] = jnp.zeros(CASE.gradient_shapes[index], jnp.float32)
+    out[index] = jnp.zeros(CASE.result_shapes[index], jnp.float32)
     with pytest.raises(backops.LayoutError, match=r"^conv_backward: out.* is .*read-only"):
         CASE.backward(backops, *arrays, out=tuple(out))
     assert not out[index].any()
@@ -421,7 +421,7 @@ def test_exact_comparison_catches_a_layout_that_was_ignored():
 
 @pytest.mark.parametrize("which", GRADIENTS)
 def test_guard_bytes_catch_a_write_beside_an_array(which):
-    placed = place_gradients(CASE, "float32", "padded_rows")
+    placed = place_results(CASE, "float32", "padded_rows")
     assert_nothing_else_changed(placed, CASE, "float32", "padded_rows")
     memory, out = placed[GRADIENTS.index(which)]
     memory[GUARD_BYTES + 4 * out.shape[-1]] ^= 1

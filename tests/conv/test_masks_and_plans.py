@@ -257,7 +257,7 @@ def test_dtype_of_a_plan_may_be_a_name_or_a_dtype(dtype):
 def test_plan_takes_tensors_of_pytorch():
     arrays = make_arrays(CASE, kind="integer")
     plan = CASE.plan(backops.plan)
-    out = tuple(torch.zeros(shape) for shape in CASE.gradient_shapes)
+    out = tuple(torch.zeros(shape) for shape in CASE.result_shapes)
     workspace = torch.empty(plan.workspace_size, dtype=torch.uint8)
     results = plan(*map(torch.from_numpy, arrays), out=out, workspace=workspace)
     assert all(result is given for result, given in zip(results, out, strict=True))
@@ -512,7 +512,7 @@ def test_tensor_of_another_dtype_or_shape_than_the_plan(index):
 def test_out_of_a_plan_of_another_dtype_or_shape_or_overlapping(index):
     plan = CASE.plan(backops.plan)
     arrays = make_arrays(CASE)
-    shape = CASE.gradient_shapes[index]
+    shape = CASE.result_shapes[index]
     bad = {
         "DTypeError": np.full(shape, 7.0),
         "ShapeError": np.full((1, *shape), 7, np.float32),

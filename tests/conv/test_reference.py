@@ -15,25 +15,33 @@ from tests.support.cases import per_axis
 from tests.support.conv_cases import (
     CASES,
     GRADIENTS,
+    OPERATORS,
+    TRANSPOSED_CASES,
     ConvCase,
-    conv_cases,
+    conv_readings,
     find_conv_case,
     make_arrays,
+    reading_id,
+    readings,
 )
-from tests.support.conv_compare import EPS_FLOAT64, bound
-from tests.support.conv_definitions import torch_backward
+from tests.support.conv_compare import EPS_FLOAT64, bounds
+from tests.support.conv_definitions import torch_results
 from tests.support.processes import run_python
 
 MASKS = list(itertools.product([True, False], repeat=3))
 
 
+every_operator = pytest.mark.parametrize("operator", OPERATORS)
+
+
 def assert_agree(results, expected, case, arrays):
-    """Fails unless all three gradients are as close as float64 allows."""
-    for which, got, wanted in zip(GRADIENTS, results, expected, strict=True):
+    """Fails unless all results are as close as float64 allows."""
+    allowed = bounds(case, arrays, EPS_FLOAT64)
+    names = case.result_names
+    for which, got, wanted, most in zip(names, results, expected, allowed, strict=True):
         assert got.dtype == np.float64
         assert got.shape == wanted.shape, f"{which} is {got.shape}, not {wanted.shape}: {case}"
-        error = np.abs(got - wanted)
-        wrong = np.argwhere(~(error <= bound(case, *arrays, which, eps=EPS_FLOAT64)))
+        wrong = np.argwhere(~(np.abs(got - wanted) <= most))
         assert not len(wrong), f"{which} differs, first at {wrong[0]}: {case}"
 
 
@@ -42,32 +50,42 @@ def assert_agree(results, expected, case, arrays):
 
 def check_against_torch(case):
     arrays = make_arrays(case, "float64")
-    results = case.backward(reference, *arrays)
-    assert_agree(results, torch_backward(case, *arrays), case, arrays)
+    results = case.call(reference, *arrays)
+    assert_agree(results, torch_results(case, *arrays), case, arrays)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", readings([*CASES, *TRANSPOSED_CASES]), ids=reading_id)
 def test_reference_agrees_with_pytorch_in_float64(case):
     check_against_torch(case)
 
 
-@given(case=conv_cases())
+@given(case=conv_readings())
 def test_generated_problems_agree_with_pytorch_in_float64(case):
     check_against_torch(case)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_output_shape_of_a_case_is_that_of_pytorch(case):
-    convolve = getattr(torch.nn.functional, f"conv{case.rank}d")
+@pytest.mark.parametrize(
+    "case", readings([*CASES, *TRANSPOSED_CASES], ("conv", "conv_transpose")), ids=reading_id
+)
+def test_result_shape_of_a_case_is_that_of_pytorch(case):
+    convolve = getattr(torch.nn.functional, f"{case.operator}{case.rank}d")
     # PyTorch's meta tensors have shapes only.
-    input, weight = (torch.empty(s, device="meta") for s in (case.input_shape, case.weight_shape))
-    assert tuple(convolve(input, weight, **case.keywords).shape) == case.output_shape
+    operands = [torch.empty(shape, device="meta") for shape in case.operand_shapes.values()]
+    assert (tuple(convolve(*operands, **case.keywords).shape),) == case.result_shapes
+
+
+@pytest.mark.parametrize("case", readings(CASES[::4], ("conv", "conv_transpose")), ids=reading_id)
+def test_no_bias_is_one_of_zeros(case):
+    input, weight, bias = make_arrays(case, "float64")
+    (without,) = case.call(reference, input, weight)
+    assert np.array_equal(without, case.call(reference, input, weight, None)[0])
+    assert np.array_equal(without, case.call(reference, input, weight, np.zeros_like(bias))[0])
 
 
 # Against finite differences
 
 
-def forward(case, input, weight, bias):
+def convolved(case, input, weight, bias):
     """Convolution by its definition: each output is a sum over its window, plus the bias."""
     rank = case.rank
     strides, dilations = per_axis(case.stride, rank), per_axis(case.dilation, rank)
@@ -85,6 +103,29 @@ def forward(case, input, weight, bias):
     return result
 
 
+def transposed(case, input, weight, bias):
+    """Each input adds its kernel to a canvas, from which the padding is then cut."""
+    rank = case.rank
+    strides, dilations = per_axis(case.stride, rank), per_axis(case.dilation, rank)
+    paddings = per_axis(case.padding, rank)
+    lengths = [n + 2 * p for n, p in zip(case.input_shape[-rank:], paddings, strict=True)]
+    canvas = np.zeros((*case.input_shape[:-rank], *lengths))
+    channels, inputs_per_group = case.weight_shape[1], case.weight_shape[0] // case.groups
+    for i, *position in itertools.product(*map(range, input.shape[-rank - 1 :])):
+        first = i // inputs_per_group * channels
+        window = [slice(first, first + channels)]
+        for p, s, d, k in zip(position, strides, dilations, case.weight_shape[2:], strict=True):
+            window.append(slice(p * s, p * s + d * (k - 1) + 1, d))
+        spread = input[(..., i, *position)]
+        canvas[(..., *window)] += np.multiply.outer(spread, weight[i])
+    space = tuple(slice(p, p + n) for p, n in zip(paddings, case.input_shape[-rank:], strict=True))
+    return canvas[(..., *space)] + bias.reshape(-1, *[1] * rank)
+
+
+def by_definition(case, *operands):
+    return (transposed if case.is_transposed else convolved)(case, *operands)
+
+
 def central_differences(function, at):
     """The gradient of a scalar function; any step is exact where it is linear."""
     result = np.empty_like(at)
@@ -96,10 +137,10 @@ def central_differences(function, at):
 
 
 def gradients_by_differences(case, grad_output, input, weight):
-    bias = np.zeros(case.weight_shape[0])
+    bias = np.zeros(case.result_shapes[2])
 
     def weighted_sum(input=input, weight=weight, bias=bias):
-        return np.sum(grad_output * forward(case, input, weight, bias))
+        return np.sum(grad_output * by_definition(case, input, weight, bias))
 
     return (
         central_differences(lambda values: weighted_sum(input=values), input),
@@ -127,11 +168,56 @@ SMALL_CASES = [
 ]
 
 
-@pytest.mark.parametrize("name", SMALL_CASES)
-def test_reference_agrees_with_central_differences_of_a_forward(name):
-    case = find_conv_case(name)
+SMALL = [*map(find_conv_case, SMALL_CASES), *TRANSPOSED_CASES[:1]]
+
+
+@pytest.mark.parametrize(
+    "case", readings(SMALL, ("conv_backward", "conv_transpose_backward")), ids=reading_id
+)
+def test_reference_agrees_with_central_differences_of_a_forward(case):
     arrays = make_arrays(case, "float64")
-    assert_nearly_equal(case.backward(reference, *arrays), gradients_by_differences(case, *arrays))
+    assert_nearly_equal(case.call(reference, *arrays), gradients_by_differences(case, *arrays))
+
+
+@pytest.mark.parametrize(
+    "case",
+    readings([*CASES, *TRANSPOSED_CASES], ("conv", "conv_transpose")),
+    ids=reading_id,
+)
+def test_reference_agrees_with_the_definition_element_by_element(case):
+    arrays = make_arrays(case, "float64", kind="integer")
+    assert np.array_equal(case.call(reference, *arrays)[0], by_definition(case, *arrays))
+
+
+# Adjoint identities, exact on whole numbers
+
+
+def check_adjoint(case):
+    """<conv(x), y> is <x, conv_transpose(y)>, and what the backward operators say."""
+    y, x, weight = make_arrays(case.read_as("conv_transpose_backward"), "float64", kind="integer")
+    # Named for the transposed operator: it makes y's shape from x's.
+    (made,) = case.read_as("conv_transpose").call(reference, x, weight)
+    back, of_weight, of_bias = case.read_as("conv_transpose_backward").call(reference, y, x, weight)
+    assert np.vdot(made, y) == np.vdot(x, back) == np.vdot(weight, of_weight)
+    assert np.array_equal(
+        of_bias, y.sum(axis=(*range(y.ndim - case.rank - 1), *range(-case.rank, 0)))
+    )
+    if case.fewer == 0:
+        (convolved,) = case.read_as("conv").call(reference, y, weight)
+        assert np.array_equal(convolved, back)
+        same_made, same_weight, _ = case.backward(reference, x, y, weight)
+        assert np.array_equal(same_made, made)
+        assert np.array_equal(same_weight, of_weight)
+
+
+@pytest.mark.parametrize("case", [*CASES, *TRANSPOSED_CASES], ids=lambda case: case.name)
+def test_transposed_convolution_is_the_adjoint_of_convolution(case):
+    check_adjoint(case)
+
+
+@given(case=conv_readings(("conv_transpose",)))
+def test_generated_transposed_convolution_is_the_adjoint(case):
+    check_adjoint(case)
 
 
 # Values known by hand
@@ -182,26 +268,52 @@ def test_nan_reaches_exactly_its_window_and_what_it_is_multiplied_with():
     assert np.isnan(grad_bias).tolist() == [False, True]
 
 
+def test_infinite_weights_and_inputs_do_not_meet_padding():
+    # The window of output 0 begins in the padding: zero times infinity would be NaN.
+    input, weight = np.array([[[1.0, 2.0]]]), np.array([[[np.inf, 1.0, 1.0]]])
+    got = reference.conv(input, weight, padding=1)
+    assert got.tolist() == [[[3.0, np.inf]]]
+    assert reference.conv(np.array([[[np.inf]]]), np.ones((1, 1, 1)), padding=1).tolist() == [
+        [[0.0, np.inf, 0.0]]
+    ]
+    got = reference.conv_transpose(np.array([[[np.inf, 1.0]]]), np.ones((1, 1, 1)), stride=2)
+    assert got.tolist() == [[[np.inf, 0.0, 1.0]]]
+
+
+def test_bias_is_not_rounded():
+    bias = np.array([1 + 2.0**-20], np.float32)
+    ones = np.ones((1, 1, 1), np.float32)
+    for operator in (reference.conv, reference.conv_transpose):
+        for precision in ("hf32", "allow_fp32_down", "fp16"):
+            got = operator(ones * bias, ones * bias, bias, precision=precision)
+            assert got.item() == 1 + float(bias[0])
+
+
 # Arguments
 
 
+both_backward = pytest.mark.parametrize("operator", ["conv_backward", "conv_transpose_backward"])
+
+
+@both_backward
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", ["toy", "unbatched_2d", "groups_3d"])
-def test_masked_gradients_are_none_and_the_others_the_same(name, mask):
-    case = find_conv_case(name)
+def test_masked_gradients_are_none_and_the_others_the_same(name, mask, operator):
+    case = find_conv_case(name).read_as(operator)
     arrays = make_arrays(case, "float64")
-    results = case.backward(reference, *arrays, output_mask=mask)
-    for wanted, got, expected in zip(mask, results, case.backward(reference, *arrays), strict=True):
+    results = case.call(reference, *arrays, output_mask=mask)
+    for wanted, got, expected in zip(mask, results, case.call(reference, *arrays), strict=True):
         assert np.array_equal(got, expected) if wanted else got is None
 
 
+@both_backward
 @pytest.mark.parametrize("mask", [mask for mask in MASKS if not all(mask[:2])])
 @pytest.mark.parametrize("name", ["toy", "unbatched_2d", "groups_3d"])
-def test_shapes_do_where_values_are_not_needed(name, mask):
-    case = find_conv_case(name)
+def test_shapes_do_where_values_are_not_needed(name, mask, operator):
+    case = find_conv_case(name).read_as(operator)
     grad_output, input, weight = make_arrays(case, "float64")
-    expected = case.backward(reference, grad_output, input, weight)
-    results = case.backward(
+    expected = case.call(reference, grad_output, input, weight)
+    results = case.call(
         reference,
         grad_output,
         input if mask[1] else input.shape,
@@ -212,23 +324,26 @@ def test_shapes_do_where_values_are_not_needed(name, mask):
         assert np.array_equal(got, value) if wanted else got is None
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.batched], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "case", readings([case for case in CASES if not case.batched]), ids=reading_id
+)
 def test_unbatched_is_a_batch_of_one(case):
-    grad_output, input, weight = make_arrays(case, "float64")
-    grad_input, *others = case.backward(reference, grad_output, input, weight)
-    batched_input, *batched_others = case.backward(
-        reference, grad_output[np.newaxis], input[np.newaxis], weight
-    )
-    assert np.array_equal(grad_input[np.newaxis], batched_input)
+    arrays = make_arrays(case, "float64")
+    result, *others = case.call(reference, *arrays)
+    batched = dataclasses.replace(case, input_shape=(1, *case.input_shape))
+    operands = [a.reshape(s) for a, s in zip(arrays, batched.operand_shapes.values(), strict=True)]
+    batched_result, *batched_others = batched.call(reference, *operands)
+    assert np.array_equal(result[np.newaxis], batched_result)
     assert all(map(np.array_equal, others, batched_others))
 
 
-def test_sequences_of_one_stand_for_every_axis():
-    case = find_conv_case("stride_and_dilation")
+@every_operator
+def test_sequences_of_one_stand_for_every_axis(operator):
+    case = find_conv_case("stride_and_dilation").read_as(operator)
     arrays = make_arrays(case, "float64")
-    same = dataclasses.replace(case, stride=(2,), padding=[3], dilation=(3,))
-    results = same.backward(reference, *arrays)
-    assert all(map(np.array_equal, results, case.backward(reference, *arrays)))
+    changes = {"stride": (2,), "padding": [3], "dilation": (3,)}
+    results = case.run(getattr(reference, operator), *arrays, **{**case.keywords, **changes})
+    assert all(map(np.array_equal, results, case.call(reference, *arrays)))
 
 
 @pytest.mark.parametrize(
@@ -243,22 +358,24 @@ def test_sequences_of_one_stand_for_every_axis():
     ],
     ids=["float16", "bfloat16", "big_endian", "torch_bfloat16", "torch_parameter", "jax_bfloat16"],
 )
-def test_reference_reads_arrays_of_every_framework(convert):
-    case = find_conv_case("toy")
+@every_operator
+def test_reference_reads_arrays_of_every_framework(convert, operator):
+    case = find_conv_case("toy").read_as(operator)
     # Few bits, so that every dtype holds these values.
     arrays = [np.round(4 * array) / 4 for array in make_arrays(case, "float64")]
-    results = case.backward(reference, *map(convert, arrays))
-    for got, expected in zip(results, case.backward(reference, *arrays), strict=True):
+    results = case.call(reference, *map(convert, arrays))
+    for got, expected in zip(results, case.call(reference, *arrays), strict=True):
         assert type(got) is np.ndarray
         assert np.array_equal(got, expected)
 
 
-def test_arguments_are_not_written_to():
-    case = find_conv_case("plain_2d")
+@every_operator
+def test_arguments_are_not_written_to(operator):
+    case = find_conv_case("plain_2d").read_as(operator)
     arrays = make_arrays(case, "float64")
     for array in arrays:
         array.flags.writeable = False
-    results = case.backward(reference, *arrays)
+    results = case.call(reference, *arrays)
     assert not any(np.shares_memory(r, a) for r, a in itertools.product(results, arrays))
 
 
@@ -316,6 +433,81 @@ def test_reference_says_what_is_wrong(change, error, text):
         reference.conv_backward(**{**GOOD, **change})
 
 
+GOOD_FORWARD = {
+    "input": np.ones((2, 4, 5, 6)),
+    "weight": np.ones((6, 2, 3, 3)),
+    "bias": np.ones(6),
+    "groups": 2,
+}
+GOOD_TRANSPOSED = {**GOOD_FORWARD, "weight": np.ones((4, 3, 3, 3)), "stride": 2}
+GOOD_TRANSPOSED_BACKWARD = {
+    "grad_output": np.ones((2, 6, 11, 13)),
+    "input": np.ones((2, 4, 5, 6)),
+    "weight": np.ones((4, 3, 3, 3)),
+    "stride": 2,
+    "groups": 2,
+}
+
+
+def test_the_calls_that_the_wrong_ones_of_the_others_start_from_are_right():
+    assert reference.conv(**GOOD_FORWARD).shape == (2, 6, 3, 4)
+    assert reference.conv_transpose(**GOOD_TRANSPOSED).shape == (2, 6, 11, 13)
+    results = reference.conv_transpose_backward(**GOOD_TRANSPOSED_BACKWARD)
+    assert [gradient.shape for gradient in results] == [(2, 4, 5, 6), (4, 3, 3, 3), (6,)]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"input": (2, 4, 5, 6)}, TypeError, "input is a tuple, expected an array"),
+        ({"input": np.ones((2, 4, 5, 6), int)}, TypeError, "input is int64, expected"),
+        ({"input": np.ones((5, 6))}, ValueError, r"input is \(5, 6\), expected 3 or 4 dimensions"),
+        ({"input": np.ones((2, 0, 5, 6))}, ValueError, r"input is \(2, 0, 5, 6\), expected sizes"),
+        ({"weight": np.ones((6, 2, 3, 3), "f4")}, TypeError, "weight is float32, .* as input"),
+        ({"weight": np.ones((6, 2))}, ValueError, r"weight is \(6, 2\), expected 3 to 5 dim"),
+        ({"bias": np.ones(6, "f4")}, TypeError, "bias is float32, expected float64 as input"),
+        ({"bias": 1.0}, TypeError, "bias is a float, expected an array"),
+        ({"bias": np.ones(5)}, ValueError, r"bias is \(5,\), expected \(6,\), one element"),
+        ({"bias": np.ones((6, 1))}, ValueError, r"bias is \(6, 1\), expected \(6,\)"),
+        ({"groups": 0}, ValueError, "groups is 0, expected at least 1"),
+        ({"stride": 0}, ValueError, r"stride\[0\] is 0, expected at least 1"),
+        ({"padding": (0, -1)}, ValueError, r"padding\[1\] is -1, expected at least 0"),
+        ({"dilation": 0}, ValueError, r"dilation\[0\] is 0, expected at least 1"),
+        ({"precision": "hf32"}, ValueError, "precision is 'hf32', expected one of keep"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose"])
+def test_reference_of_a_forward_operator_says_what_is_wrong(operator, change, error, text):
+    good = GOOD_FORWARD if operator == "conv" else GOOD_TRANSPOSED
+    with pytest.raises(error, match=text):
+        getattr(reference, operator)(**{**good, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"output_padding": 2}, r"output_padding\[0\] is 2, expected less than stride"),
+        ({"output_padding": (1, -1)}, r"output_padding\[1\] is -1, expected at least 0"),
+        ({"padding": (0, 7)}, r"padding\[1\] is 7, which leaves -1 outputs on spatial axis 1"),
+        ({"input": np.ones((2, 6, 5, 6))}, "input has 6 channels, expected 4"),
+        ({"groups": 3}, "input has 4 channels, expected a multiple of groups = 3"),
+    ],
+)
+@pytest.mark.parametrize("operator", ["conv_transpose", "conv_transpose_backward"])
+def test_reference_of_a_transposed_operator_says_what_is_wrong(operator, change, text):
+    good = GOOD_TRANSPOSED_BACKWARD if operator.endswith("backward") else GOOD_TRANSPOSED
+    with pytest.raises(ValueError, match=text):
+        getattr(reference, operator)(**{**good, **change})
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 10, 13), (6, 11, 13), (2, 5, 11, 13)], ids=str)
+def test_reference_of_transposed_backward_wants_what_forward_makes(shape):
+    change = {"grad_output": np.ones(shape)}
+    with pytest.raises(ValueError, match=r"but the transposed convolution of .*\(2, 6, 11, 13\)"):
+        reference.conv_transpose_backward(**{**GOOD_TRANSPOSED_BACKWARD, **change})
+
+
 # Independence
 
 
@@ -370,7 +562,22 @@ def test_comparison_with_pytorch_catches_a_wrong_computation(compute, caught):
     case = find_conv_case("dilation_2d")
     arrays = make_arrays(case, "float64")
     with pytest.raises(AssertionError, match=f"{caught} differs"):
-        assert_agree(compute(case, *arrays), torch_backward(case, *arrays), case, arrays)
+        assert_agree(compute(case, *arrays), torch_results(case, *arrays), case, arrays)
+
+
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose"])
+def test_comparison_with_pytorch_catches_a_wrong_forward(operator):
+    case = find_conv_case("groups_2d").read_as(operator)
+    input, weight, bias = arrays = make_arrays(case, "float64")
+    expected = torch_results(case, *arrays)
+    for wrong in (
+        (input, weight[..., ::-1], bias),
+        (np.roll(input, 1, axis=-1), weight, bias),
+        (input, weight, bias[::-1]),
+        (input, weight),
+    ):
+        with pytest.raises(AssertionError, match="result differs"):
+            assert_agree(case.call(reference, *wrong), expected, case, arrays)
 
 
 @pytest.mark.parametrize("which", GRADIENTS)
@@ -380,7 +587,7 @@ def test_comparison_catches_one_element_beyond_its_bound(which):
     expected = case.backward(reference, *arrays)
     results = [array.copy() for array in expected]
     changed = results[GRADIENTS.index(which)]
-    changed.flat[3] += 2 * bound(case, *arrays, which, eps=EPS_FLOAT64).flat[3]
+    changed.flat[3] += 2 * bounds(case, arrays, EPS_FLOAT64)[GRADIENTS.index(which)].flat[3]
     with pytest.raises(AssertionError, match=f"{which} differs"):
         assert_agree(results, expected, case, arrays)
 
@@ -412,6 +619,7 @@ def test_bound_grows_with_the_length_of_each_sum():
         "grad_weight": [4, 4, 4],
         "grad_bias": [4, 4, 4],
     }
-    for which, expected in lengths.items():
-        first = bound(case, *arrays, which, eps=1.0).reshape(-1)[: len(expected)]
-        np.testing.assert_allclose(first, [4 * length**1.5 for length in expected])
+    for (which, expected), got in zip(lengths.items(), bounds(case, arrays, eps=1.0), strict=True):
+        first = got.reshape(-1)[: len(expected)]
+        wanted = [4 * length**1.5 for length in expected]
+        np.testing.assert_allclose(first, wanted, err_msg=which)

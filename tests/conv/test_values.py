@@ -21,7 +21,7 @@ from tests.support.conv_cases import (
     make_arrays,
 )
 from tests.support.conv_compare import assert_close, assert_exact, check
-from tests.support.conv_definitions import torch_backward
+from tests.support.conv_definitions import torch_results
 from tests.support.floats import DTYPES, same_bits, with_special_values
 from tests.support.isa import LEVELS
 from tests.support.layouts import READ_LAYOUTS, in_layout
@@ -81,7 +81,7 @@ def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
 
 def check_against_torch(case, dtype, seed=0):
     arrays = make_arrays(case, dtype, seed)
-    expected = torch_backward(case, *(array.astype(np.float64) for array in arrays))
+    expected = torch_results(case, *(array.astype(np.float64) for array in arrays))
     assert_close(case.backward(backops, *arrays), case, arrays, expected=expected)
 
 
@@ -364,7 +364,7 @@ def test_empty_batch_gives_zeros(mask, dtype):
         outs = empty_gradients(case, dtype)
         out = tuple(o if wanted else None for o, wanted in zip(outs, mask, strict=True))
         results = case.backward(backops, *make_arrays(case, dtype), output_mask=mask, out=out)
-        for result, shape, wanted in zip(results, case.gradient_shapes, mask, strict=True):
+        for result, shape, wanted in zip(results, case.result_shapes, mask, strict=True):
             assert not wanted or (result.shape == shape and not result.astype(np.float32).any())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -12,16 +12,29 @@ from hypothesis import strategies as st
 from .cases import assert_names_differ, join, number_or_numbers, numbers, per_axis, read_lines
 from .floats import DTYPES, round_to
 
+OPERATORS = ("conv", "conv_backward", "conv_transpose", "conv_transpose_backward")
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 # Every output_mask; the last asks for nothing.
 MASKS = tuple(itertools.product((True, False), repeat=3))
 # Words of a case file, with what they stand for and the default.
-_PARAMETERS = {"s": ("stride", 1), "p": ("padding", 0), "d": ("dilation", 1), "g": ("groups", 1)}
+_PARAMETERS = {
+    "s": ("stride", 1),
+    "p": ("padding", 0),
+    "d": ("dilation", 1),
+    "g": ("groups", 1),
+    "fewer": ("fewer", 0),
+}
 
 
 @dataclass(frozen=True)
 class ConvCase:
-    """One convolution problem; a parameter is an int (for every axis) or a tuple."""
+    """One convolution problem; a parameter is an int (for every axis) or a tuple.
+
+    It joins an input, a weight and an output, and every operator can be asked about it: the
+    transposed ones read the output, where `input_shape` is what they make. `fewer` outputs than
+    there are windows are something that only they know: their `output_padding` then is the stride
+    or more.
+    """
 
     name: str
     input_shape: tuple[int, ...]
@@ -30,6 +43,18 @@ class ConvCase:
     padding: int | tuple[int, ...] = 0
     dilation: int | tuple[int, ...] = 1
     groups: int = 1
+    fewer: int | tuple[int, ...] = 0
+    operator: str = "conv_backward"
+
+    def read_as(self, operator: str) -> ConvCase:
+        """The same problem, asked of another operator."""
+        assert operator in self.operators, operator
+        return replace(self, operator=operator)
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Those that the problem can be asked of."""
+        return OPERATORS if self.fewer == 0 else OPERATORS[2:]
 
     @property
     def rank(self) -> int:
@@ -40,13 +65,24 @@ class ConvCase:
         return len(self.input_shape) == self.rank + 2
 
     @property
+    def is_backward(self) -> bool:
+        return self.operator.endswith("backward")
+
+    @property
+    def is_transposed(self) -> bool:
+        return self.operator.startswith("conv_transpose")
+
+    @property
     def keywords(self) -> dict:
-        return {
+        keywords = {
             "stride": self.stride,
             "padding": self.padding,
             "dilation": self.dilation,
             "groups": self.groups,
         }
+        return (
+            {**keywords, "output_padding": self.output_padding} if self.is_transposed else keywords
+        )
 
     @property
     def problem(self) -> str:
@@ -58,31 +94,77 @@ class ConvCase:
         return " ".join(words)
 
     @property
-    def output_shape(self) -> tuple[int, ...]:
-        """The shape of `grad_output`."""
-        axes = zip(
+    def _axes(self):
+        """Length, kernel, stride, padding and dilation of every axis."""
+        parameters = (self.stride, self.padding, self.dilation)
+        return zip(
             self.input_shape[-self.rank :],
             self.weight_shape[2:],
-            per_axis(self.stride, self.rank),
-            per_axis(self.padding, self.rank),
-            per_axis(self.dilation, self.rank),
+            *(per_axis(value, self.rank) for value in parameters),
             strict=True,
         )
-        outputs = (_count_windows(*axis) for axis in axes)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        windows = [_count_windows(*axis) for axis in self._axes]
+        outputs = (n - m for n, m in zip(windows, per_axis(self.fewer, self.rank), strict=True))
         return (*self.input_shape[: -self.rank - 1], self.weight_shape[0], *outputs)
 
     @property
-    def gradient_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the results, in the order of GRADIENTS."""
-        return self.input_shape, self.weight_shape, self.weight_shape[:1]
+    def output_padding(self) -> tuple[int, ...]:
+        """The inputs that remain behind the last window."""
+        return tuple(
+            length + padding - ((outputs - 1) * stride - padding + (kernel - 1) * dilation + 1)
+            for outputs, (length, kernel, stride, padding, dilation) in zip(
+                self.output_shape[-self.rank :], self._axes, strict=True
+            )
+        )
+
+    @property
+    def operand_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the tensors that the operator reads, by name and in its order."""
+        made, read = self.output_shape, self.input_shape
+        if self.is_transposed:
+            made, read = read, made
+        if self.is_backward:
+            return {"grad_output": made, "input": read, "weight": self.weight_shape}
+        bias = made[-self.rank - 1 : -self.rank]
+        return {"input": read, "weight": self.weight_shape, "bias": bias}
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        return GRADIENTS if self.is_backward else ("result",)
+
+    @property
+    def result_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the results, in the order of `result_names`."""
+        made, read = self.output_shape, self.input_shape
+        if self.is_transposed:
+            made, read = read, made
+        if self.is_backward:
+            return read, self.weight_shape, made[-self.rank - 1 : -self.rank]
+        return (made,)
+
+    def run(self, function, *operands, out=None, **more) -> tuple:
+        """Calls the operator or its plan. Results are a tuple, and so is `out`, also of one."""
+        if out is not None:
+            more["out"] = out if self.is_backward else out[0]
+        results = function(*operands, **more)
+        return results if self.is_backward else (results,)
+
+    def call(self, module, *operands, **more) -> tuple:
+        """Runs the operator of `module` (`backops` or `backops.reference`)."""
+        return self.run(getattr(module, self.operator), *operands, **self.keywords, **more)
 
     def backward(self, module, grad_output, input, weight, **more):
         """Calls `conv_backward` of `module` (`backops` or `backops.reference`)."""
-        return module.conv_backward(grad_output, input, weight, **self.keywords, **more)
+        return self.read_as("conv_backward").call(module, grad_output, input, weight, **more)
 
     def plan(self, module, **more):
-        """Calls `conv_backward` of `module` (`backops.plan`)."""
-        return module.conv_backward(self.input_shape, self.weight_shape, **self.keywords, **more)
+        """Makes the plan of the operator by `module` (`backops.plan`)."""
+        shapes = self.operand_shapes
+        make = getattr(module, self.operator)
+        return make(shapes["input"], shapes["weight"], **self.keywords, **more)
 
 
 def _count_windows(length, kernel, stride, padding, dilation) -> int:
@@ -110,11 +192,23 @@ def load_conv_cases(name: str = "conv") -> tuple[ConvCase, ...]:
 
 CASES = load_conv_cases()
 LARGE_CASES = load_conv_cases("conv_large")
+# Of transposed operators alone.
+TRANSPOSED_CASES = load_conv_cases("conv_transpose")
 DEPTHWISE_VECTORS = [case for case in CASES if case.name.startswith("vectors_")]
 
 
 def find_conv_case(name: str) -> ConvCase:
     return next(case for case in CASES if case.name == name)
+
+
+def readings(cases, operators=OPERATORS) -> list[ConvCase]:
+    """Every case, asked of each of the operators that it can be asked of."""
+    return [case.read_as(o) for case in cases for o in operators if o in case.operators]
+
+
+def reading_id(case: ConvCase) -> str:
+    """What a test calls a case."""
+    return f"{case.operator}-{case.name}"
 
 
 @st.composite
@@ -143,6 +237,26 @@ def conv_cases(draw) -> ConvCase:
 
 
 @st.composite
+def conv_readings(draw, operators=OPERATORS) -> ConvCase:
+    """A generated case, asked of one of the operators."""
+    case, operator = draw(conv_cases()), draw(st.sampled_from(operators))
+    if operator.startswith("conv_transpose"):
+        case = replace(case, fewer=tuple(draw(st.sampled_from(_fewer(case)))))
+    return replace(case, operator=operator)
+
+
+def _fewer(case: ConvCase) -> list[tuple[int, ...]]:
+    """How many outputs a transposed operator may leave off, axis by axis."""
+    choices = []
+    for outputs, rest, (_, _, stride, _, dilation) in zip(
+        case.output_shape[-case.rank :], case.output_padding, case._axes, strict=True
+    ):
+        most = (max(stride, dilation) - 1 - rest) // stride
+        choices.append(range(min(most, outputs - 1) + 1))
+    return list(itertools.product(*choices))
+
+
+@st.composite
 def _axes(draw, longest: int):
     kernel, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     padding = draw(st.integers(0, 5))
@@ -152,15 +266,15 @@ def _axes(draw, longest: int):
 
 
 def make_arrays(case: ConvCase, dtype: str = "float32", seed: int = 0, kind: str = "normal"):
-    """`grad_output, input, weight`: the same arguments give the same values everywhere.
+    """The operands of the case: the same arguments give the same values everywhere.
 
     kind "normal" is normally distributed, "integer" whole numbers so small that float32 adds them
     without rounding, "wide" spreads over many powers of two.
     """
     random = np.random.default_rng([seed, *case.input_shape, *case.weight_shape])
-    shapes = (case.output_shape, case.input_shape, case.weight_shape)
     return tuple(
-        round_to(_draw(random, shape, kind), dtype).astype(DTYPES[dtype]) for shape in shapes
+        round_to(_draw(random, shape, kind), dtype).astype(DTYPES[dtype])
+        for shape in case.operand_shapes.values()
     )
 
 
@@ -171,6 +285,9 @@ def _draw(random, shape, kind):
     return values * 2.0 ** random.integers(-6, 7, shape) if kind == "wide" else values
 
 
-def empty_gradients(case: ConvCase, dtype: str, fill: float = 7.0):
+def empty_results(case: ConvCase, dtype: str, fill: float = 7.0):
     """Arrays for `out`, filled with a number that shows whether they were written to."""
-    return tuple(np.full(shape, fill, DTYPES[dtype]) for shape in case.gradient_shapes)
+    return tuple(np.full(shape, fill, DTYPES[dtype]) for shape in case.result_shapes)
+
+
+empty_gradients = empty_results

@@ -1,4 +1,4 @@
-"""How close the gradients of a convolution must be to the exact ones."""
+"""How close the results of convolutions must be to the exact ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import backops
 from backops import reference
 
-from .conv_cases import GRADIENTS, ConvCase, make_arrays, parse_conv_case
+from .conv_cases import ConvCase, make_arrays, parse_conv_case
 from .floats import DTYPES, round_to
 from .layouts import in_layout, place
 from .processes import settings_in_force
@@ -18,30 +18,30 @@ EPS_FLOAT32 = float(np.finfo(np.float32).eps)
 EPS_FLOAT64 = float(np.finfo(np.float64).eps)
 
 
-def bound(case: ConvCase, grad_output, input, weight, which: str, eps: float = EPS_FLOAT32, **more):
-    """How far each element of the gradient `which` (of GRADIENTS) may be from the exact one.
+def bounds(case: ConvCase, arrays, eps: float = EPS_FLOAT32, **more):
+    """How far each element of the results may be from the exact one; None for a masked one.
 
-    4 sqrt(K) eps times the sum of the absolute products, K the number of products in that sum.
+    4 sqrt(K) eps times the sum of the absolute terms, K the number of terms in that sum: products,
+    and the bias.
     """
-    mask = tuple(name == which for name in GRADIENTS)
-    magnitudes = case.backward(
-        reference, *map(np.abs, (grad_output, input, weight)), output_mask=mask, **more
+    magnitudes = case.call(reference, *map(np.abs, arrays), **more)
+    return tuple(
+        None if sums is None else 4 * np.sqrt(lengths) * eps * sums
+        for sums, lengths in zip(magnitudes, _sum_lengths(case, len(arrays)), strict=True)
     )
-    index = GRADIENTS.index(which)
-    return 4 * np.sqrt(_sum_lengths(case)[index]) * eps * magnitudes[index]
 
 
 @functools.lru_cache(maxsize=256)
-def _sum_lengths(case: ConvCase):
+def _sum_lengths(case: ConvCase, operands: int):
     # Where every product is 1, a sum is its own length.
-    shapes = (case.output_shape, case.input_shape, case.weight_shape)
-    return case.backward(reference, *map(np.ones, shapes))
+    shapes = tuple(case.operand_shapes.values())[:operands]
+    return case.call(reference, *map(np.ones, shapes))
 
 
 def assert_close(results, case: ConvCase, arrays, *, expected=None, repeat=None, **more):
-    """Fails unless every gradient is as close to the exact one as rounding allows.
+    """Fails unless every result is as close to the exact one as rounding allows.
 
-    That is: between the exact values minus and plus their `bound`, both rounded to the dtype. NaN
+    That is: between the exact values minus and plus their bound, both rounded to the dtype. NaN
     and infinity must be where they belong. A result of None must be masked.
 
     `expected` replaces the exact results of `backops.reference`, `more` are arguments of both;
@@ -49,17 +49,16 @@ def assert_close(results, case: ConvCase, arrays, *, expected=None, repeat=None,
     """
     dtype = np.asarray(arrays[0]).dtype.name
     if expected is None:
-        expected = case.backward(reference, *arrays, **more)
-    more.pop("output_mask", None)
-    assert len(results) == len(GRADIENTS)
-    for which, got, exact in zip(GRADIENTS, results, expected, strict=True):
+        expected = case.call(reference, *arrays, **more)
+    eps = EPS_FLOAT64 if dtype == "float64" else EPS_FLOAT32
+    with np.errstate(all="ignore"):
+        allowed = bounds(case, arrays, eps, **more)
+    names = case.result_names
+    assert len(results) == len(names)
+    for which, got, exact, error in zip(names, results, expected, allowed, strict=True):
         assert (got is None) == (exact is None), f"{which} is {got}: {case}"
-        if exact is None:
-            continue
-        eps = EPS_FLOAT64 if dtype == "float64" else EPS_FLOAT32
-        with np.errstate(all="ignore"):
-            allowed = bound(case, *arrays, which, eps, **more)
-        _assert_between(got, exact, allowed, f"{which} of {case}, {dtype}", dtype, repeat)
+        if exact is not None:
+            _assert_between(got, exact, error, f"{which} of {case}, {dtype}", dtype, repeat)
 
 
 def _assert_between(result, exact, allowed, what, dtype, repeat):
@@ -81,48 +80,60 @@ def _assert_between(result, exact, allowed, what, dtype, repeat):
     )
 
 
-def check(problem, dtype="float32", *, seed=0, kind="normal", layout="contiguous", **keywords):
+def check(
+    problem,
+    dtype="float32",
+    *,
+    operator=None,
+    seed=0,
+    kind="normal",
+    layout="contiguous",
+    **keywords,
+):
     """Runs one problem (a `ConvCase` or its line), all tensors in that layout, and compares."""
     case = problem if isinstance(problem, ConvCase) else parse_conv_case(problem)
+    case = case if operator is None else case.read_as(operator)
     arrays = make_arrays(case, dtype, seed, kind)
     if layout != "contiguous":
         arrays = tuple(in_layout(array, case, layout) for array in arrays)
     more = "".join(f", {name}={value!r}" for name, value in keywords.items())
     repeat = (
         f'{settings_in_force()}python -c "from tests.support.conv_compare import check; '
-        f"check('{case.problem}', '{dtype}', seed={seed}, kind='{kind}', layout='{layout}'{more})\""
+        f"check('{case.problem}', '{dtype}', operator='{case.operator}', seed={seed}, "
+        f"kind='{kind}', layout='{layout}'{more})\""
     )
-    results = case.backward(backops, *arrays, **keywords)
+    results = case.call(backops, *arrays, **keywords)
     assert_close(results, case, arrays, repeat=repeat, **keywords)
     return results
 
 
 def assert_exact(results, case: ConvCase, arrays, **more):
     """Fails unless results of "integer" data are the exact ones, rounded once to their dtype."""
-    expected = case.backward(reference, *arrays, **more)
+    expected = case.call(reference, *arrays, **more)
     dtype = np.asarray(arrays[0]).dtype.name
-    for which, got, exact in zip(GRADIENTS, results, expected, strict=True):
+    for which, got, exact in zip(case.result_names, results, expected, strict=True):
         assert (got is None) == (exact is None), f"{which}: {case}"
         if exact is not None:
             what = f"{which} of {case}, {dtype}"
             _assert_between(got, round_to(exact, dtype), np.zeros_like(exact), what, dtype, None)
 
 
-def place_gradients(case, dtype, layout):
-    """For each gradient, memory and an array of that layout in it."""
-    placed = [
-        place(shape, case.rank, dtype, layout) for shape in (case.input_shape, case.weight_shape)
-    ]
+def place_results(case, dtype, layout):
+    """For each result, memory and an array of that layout in it."""
     # A vector cannot be transposed.
-    layout = "contiguous" if layout in ("channels_last", "transposed") else layout
-    placed.append(place(case.weight_shape[:1], 0, dtype, layout))
-    return placed
+    of_vectors = "contiguous" if layout in ("channels_last", "transposed") else layout
+    return [
+        place(shape, 0, dtype, of_vectors)
+        if len(shape) == 1
+        else place(shape, case.rank, dtype, layout)
+        for shape in case.result_shapes
+    ]
 
 
 def assert_nothing_else_changed(placed, case, dtype, layout):
-    """Fails if a byte beside the elements of `place_gradients` was written."""
+    """Fails if a byte beside the elements of `place_results` was written."""
     for (memory, out), (wanted, copy) in zip(
-        placed, place_gradients(case, dtype, layout), strict=True
+        placed, place_results(case, dtype, layout), strict=True
     ):
         copy[...] = out
         assert np.array_equal(memory, wanted), f"{case}, {dtype}, {layout}"

@@ -7,23 +7,27 @@ import torch
 from .cases import per_axis
 
 
-def torch_backward(case, grad_output, input, weight):
-    """PyTorch's three gradients, whose operator knows only batches and one number per axis."""
-    tensors = [torch.from_numpy(array) for array in (grad_output, input, weight)]
+def torch_results(case, *arrays):
+    """PyTorch's results, whose operators know only batches and one number per axis."""
+    tensors = [torch.from_numpy(array) for array in arrays]
     if not case.batched:
-        tensors[:2] = [tensor.unsqueeze(0) for tensor in tensors[:2]]
-    stride, padding, dilation = (
-        per_axis(value, case.rank) for value in (case.stride, case.padding, case.dilation)
-    )
-    grad_input, grad_weight, grad_bias = torch.ops.aten.convolution_backward(
-        *tensors,
-        [case.weight_shape[0]],
-        stride,
-        padding,
-        dilation,
-        False,
-        [0] * case.rank,
+        activations = 2 if case.is_backward else 1
+        tensors[:activations] = [tensor.unsqueeze(0) for tensor in tensors[:activations]]
+    parameters = (
+        *(per_axis(value, case.rank) for value in (case.stride, case.padding, case.dilation)),
+        case.is_transposed,
+        case.output_padding if case.is_transposed else [0] * case.rank,
         case.groups,
-        [True, True, True],
     )
-    return grad_input.numpy().reshape(case.input_shape), grad_weight.numpy(), grad_bias.numpy()
+    if case.is_backward:
+        bias_sizes = case.result_shapes[2]
+        results = torch.ops.aten.convolution_backward(
+            *tensors, bias_sizes, *parameters, [True, True, True]
+        )
+    else:
+        bias = tensors[2] if len(tensors) == 3 else None
+        results = (torch.ops.aten.convolution(*tensors[:2], bias, *parameters),)
+    return tuple(
+        result.numpy().reshape(shape)
+        for result, shape in zip(results, case.result_shapes, strict=True)
+    )
