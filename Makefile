@@ -54,6 +54,8 @@ picture: $(VENV)/installed $(VENV)/test-tools
 
 bench-layers: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python -m backops bench layers $(ARGS)
+	$(BIN)/python -m backops bench forward $(ARGS)
+	$(BIN)/python -m backops bench transposed $(ARGS)
 
 bench-train: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/python bench/train.py

@@ -1,4 +1,4 @@
-"""Benchmark of convolution backward against PyTorch's own and against a matrix product."""
+"""Benchmark of convolutions, forward and backward, against PyTorch's and a matrix product."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def measure(
 ) -> ConvResult:
     plan, plan_seconds = make_plan(case)
     tensors = make_tensors(torch, case)
-    check_gradients(torch, case, tensors)
+    check_results(torch, case, tensors)
     sides = {
         "ours": ours(case, tensors),
         "pytorch": pytorchs(torch, case, tensors),
@@ -76,47 +76,51 @@ def make_plan(case: ConvCase) -> tuple[Any, float]:
     """The plan, and the seconds it took to make."""
     problem = case.problem
     start = time.perf_counter()
-    plan = backops.plan.conv_backward(
-        problem.input_shape,
-        problem.weight_shape,
-        **problem.keywords,
-        output_mask=case.output_mask,
-        dtype=case.dtype,
+    plan = getattr(backops.plan, operator_name(case))(
+        problem.input_shape, problem.weight_shape, **keywords_of(case), dtype=case.dtype
     )
     return plan, time.perf_counter() - start
 
 
+def operator_name(case: ConvCase) -> str:
+    name = "conv_transpose" if case.problem.transposed else "conv"
+    return name if case.is_forward else f"{name}_backward"
+
+
+def keywords_of(case: ConvCase) -> dict[str, Any]:
+    mask = {} if case.is_forward else {"output_mask": case.output_mask}
+    return case.problem.keywords | mask
+
+
 def make_tensors(torch: Any, case: ConvCase) -> list[Any]:
-    """`grad_output`, `input` and `weight`."""
+    """`input` and `weight`, backward behind `grad_output`."""
     problem = case.problem
     layout = pytorch.memory_format(torch, case.layout, problem.rank)
-    shapes = (problem.output_shape, problem.input_shape, problem.weight_shape)
-    return pytorch.random_tensors(torch, case.dtype, layout, *shapes)
+    shapes = [problem.output_shape, problem.input_shape, problem.weight_shape]
+    tensors = pytorch.random_tensors(torch, case.dtype, layout, *shapes)
+    return tensors[1:] if case.is_forward else tensors
 
 
 def ours(case: ConvCase, tensors: Sequence[Any]) -> Call:
     """Returns new tensors, as PyTorch's operator does."""
-    return partial(
-        backops.conv_backward, *tensors, **case.problem.keywords, output_mask=case.output_mask
-    )
+    return partial(getattr(backops, operator_name(case)), *tensors, **keywords_of(case))
 
 
 def pytorchs(torch: Any, case: ConvCase, tensors: Sequence[Any]) -> Call:
     """The operator that PyTorch's autograd would call."""
     problem = case.problem
-    stride, padding, dilation = map(list, zip(*problem.axes, strict=True))
-    return partial(
-        torch.ops.aten.convolution_backward.default,
-        *tensors,
-        [problem.weight_shape[0]],
-        stride,
-        padding,
-        dilation,
-        False,
-        [0] * problem.rank,
-        problem.keywords["groups"],
-        case.output_mask,
+    stride, padding, dilation, output_padding = (
+        list(problem.of_each_axis(name))
+        for name in ("stride", "padding", "dilation", "output_padding")
     )
+    parameters = (stride, padding, dilation, problem.transposed, output_padding)
+    groups = problem.keywords["groups"]
+    if case.is_forward:
+        operator = torch.ops.aten.convolution.default
+        return partial(operator, *tensors, None, *parameters, groups)
+    operator = torch.ops.aten.convolution_backward.default
+    outputs = [problem.output_shape[1]]
+    return partial(operator, *tensors, outputs, *parameters, groups, case.output_mask)
 
 
 def matrix_product(torch: Any, dtype: str, size: int) -> Call:
@@ -127,7 +131,7 @@ def matrix_product(torch: Any, dtype: str, size: int) -> Call:
     return partial(torch.matmul, a, b, out=out)
 
 
-def check_gradients(torch: Any, case: ConvCase, tensors: Sequence[Any]) -> None:
+def check_results(torch: Any, case: ConvCase, tensors: Sequence[Any]) -> None:
     all_actual: Any = ours(case, tensors)()
     try:
         compare(torch, case, all_actual, expected_in(torch, case, tensors, torch.float32))
@@ -142,6 +146,8 @@ def expected_in(torch: Any, case: ConvCase, tensors: Sequence[Any], dtype: Any) 
 
 
 def compare(torch: Any, case: ConvCase, all_actual: Any, all_expected: Any) -> None:
+    if case.is_forward:
+        return pytorch.check_close(torch, f"{case.label}", all_actual, all_expected)
     gradients = zip(GRADIENTS, case.output_mask, all_actual, all_expected, strict=True)
     for name, asked, actual, expected in gradients:
         if asked:

@@ -8,7 +8,7 @@ from typing import Any
 
 from backops._bench import conv, pytorch
 from backops._bench.conv_report import ConvResult
-from backops._bench.problems import ConvCase
+from backops._bench.problems import FORWARD, ConvCase
 from backops._bench.progress import Progress
 from backops._bench.report import (
     TIME_COLUMNS,
@@ -54,7 +54,8 @@ def measure_all(
 ) -> Iterator[LayerResult]:
     measured = conv.measure_all(torch, cases, threads, budget, progress, MATRIX_SIZE)
     for case, result in zip(cases, measured, strict=True):
-        choice = judge(is_chosen(torch, case), result.ratio or 1.0)
+        has_rules = not (case.is_forward or case.problem.transposed)
+        choice = judge(is_chosen(torch, case), result.ratio or 1.0) if has_rules else ""
         yield LayerResult(**vars(result), choice=choice)
 
 
@@ -80,11 +81,12 @@ def judge(chosen: bool, ratio: float) -> str:
 
 
 def summarize(results: Sequence[LayerResult]) -> list[SummaryRow]:
-    """Of each dtype: mean, worst and number of the layers that are slower, of all gradients."""
+    """Of each dtype: mean, worst and number of the layers that are slower, of all gradients or
+    forward."""
     rows: list[SummaryRow] = []
     for dtype in dict.fromkeys(result.dtype for result in results):
         of_dtype = [result for result in results if result.dtype == dtype]
-        layers = [result for result in of_dtype if result.gradients == "all"]
+        layers = [result for result in of_dtype if result.gradients in ("all", FORWARD)]
         slower = sum(ratio < 1 for ratio, _ in ratios_of(layers))
         wrong = sum(bool(result.choice) for result in of_dtype)
         rows += mean_against_pytorch(dtype, layers, 1.0)

@@ -1,4 +1,4 @@
-"""The problems of pool.txt, conv.txt and layers.txt."""
+"""The problems of pool.txt, conv.txt, layers.txt and transposed.txt."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from typing import Any
 from backops._bench import case_lines
 
 GRADIENTS = ("input", "weight", "bias")
-# What a line of the report is about: the gradients that `output_mask` asks for.
+# What a line of the report is about: the gradients that `output_mask` asks for, or the forward
+# operator.
+FORWARD = "output"
 OUTPUT_MASKS = {
+    FORWARD: (False, False, False),
     "all": (True, True, True),
     "input": (True, False, False),
     "weight": (False, True, False),
@@ -126,13 +129,14 @@ def measured_together(cases: Iterable[PoolCase]) -> Iterator[list[PoolCase]]:
 
 @dataclass(frozen=True)
 class ConvProblem:
-    """One line of conv.txt or layers.txt: a convolution without dtype, layout, gradients."""
+    """One line of conv.txt, layers.txt or transposed.txt, without dtype, layout, gradients."""
 
     name: str
     input_shape: tuple[int, ...]
     weight_shape: tuple[int, ...]
     parameters: str
     options: frozenset[str]
+    transposed: bool = False
 
     @property
     def rank(self) -> int:
@@ -142,29 +146,46 @@ class ConvProblem:
     def keywords(self) -> dict[str, Any]:
         """What the operator takes: an axis has a number of its own where the line says so."""
         sizes = r"(\d+(?:x\d+)*)"
-        match = re.fullmatch(f"s{sizes}p{sizes}(?:d{sizes})?(?:g(\\d+))?", self.parameters)
+        pattern = f"s{sizes}p{sizes}(?:o{sizes})?(?:d{sizes})?(?:g(\\d+))?"
+        match = re.fullmatch(pattern, self.parameters)
         if match is None:
             raise ValueError(f"{self.name}: {self.parameters}, expected for example s1p0x1d2g32")
-        values = (_sizes(digits) for digits in match.groups(default="1"))
-        shortened = (value[0] if len(value) == 1 else value for value in values)
-        return dict(zip(("stride", "padding", "dilation", "groups"), shortened, strict=True))
+        stride, padding, output_padding, dilation, groups = match.groups()
+        words = {"stride": stride, "padding": padding, "output_padding": output_padding or "0"}
+        words |= {"dilation": dilation or "1", "groups": groups or "1"}
+        if not self.transposed:
+            del words["output_padding"]
+        values = {name: _sizes(digits) for name, digits in words.items()}
+        return {name: value[0] if len(value) == 1 else value for name, value in values.items()}
+
+    def of_each_axis(self, name: str) -> tuple[int, ...]:
+        """A keyword, 0 where the operator does not have it."""
+        value = self.keywords.get(name, 0)
+        each = value if isinstance(value, tuple) else (value,) * self.rank
+        if len(each) != self.rank:
+            raise ValueError(f"{self.name}: {self.parameters}, expected {self.rank} axes")
+        return each
 
     @property
     def axes(self) -> list[tuple[int, int, int]]:
         """Stride, padding and dilation of each axis."""
-        *values, _ = self.keywords.values()
-        each = [value if isinstance(value, tuple) else (value,) * self.rank for value in values]
-        if any(len(value) != self.rank for value in each):
-            raise ValueError(f"{self.name}: {self.parameters}, expected {self.rank} axes")
-        return list(zip(*each, strict=True))
+        return list(zip(*map(self.of_each_axis, ("stride", "padding", "dilation")), strict=True))
 
     @property
     def output_shape(self) -> tuple[int, ...]:
         sizes = zip(self.input_shape[2:], self.weight_shape[2:], self.axes, strict=True)
-        outputs = (
+        if self.transposed:
+            outputs = [
+                (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1
+                for size, kernel, (stride, padding, dilation) in sizes
+            ]
+            more = self.of_each_axis("output_padding")
+            channels = self.weight_shape[1] * self.keywords["groups"]
+            return (self.input_shape[0], channels, *map(sum, zip(outputs, more, strict=True)))
+        outputs = [
             (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
             for size, kernel, (stride, padding, dilation) in sizes
-        )
+        ]
         return (self.input_shape[0], self.weight_shape[0], *outputs)
 
     @property
@@ -193,20 +214,28 @@ class ConvCase:
         return f"{name} {self.dtype} {self.layout} {self.gradients}"
 
     @property
+    def is_forward(self) -> bool:
+        return self.gradients == FORWARD
+
+    @property
     def output_mask(self) -> tuple[bool, ...]:
         return OUTPUT_MASKS[self.gradients]
 
     @property
     def flops(self) -> int:
         """Multiplications and additions of the definition, those with padding included."""
-        outputs = math.prod(self.problem.output_shape)
-        products = outputs * math.prod(self.problem.weight_shape[1:])
+        problem = self.problem
+        outputs = math.prod(problem.output_shape)
+        windows = math.prod(problem.input_shape) if problem.transposed else outputs
+        products = windows * math.prod(problem.weight_shape[1:])
+        if self.is_forward:
+            return 2 * products
         each = (2 * products, 2 * products, outputs)
         return sum(flops for flops, asked in zip(each, self.output_mask, strict=True) if asked)
 
 
-def parse_conv_problem(line: str) -> ConvProblem:
-    """Problem of one line of conv.txt or layers.txt; the format is at the top of these."""
+def parse_conv_problem(line: str, transposed: bool = False) -> ConvProblem:
+    """Problem of one line of a case file; the format is at the top of conv.txt."""
     name, input_shape, weight_shape, parameters, *options = line.split()
     unknown = set(options).difference(CONV_OPTIONS)
     if unknown:
@@ -217,6 +246,7 @@ def parse_conv_problem(line: str) -> ConvProblem:
         weight_shape=_sizes(weight_shape),
         parameters=parameters,
         options=frozenset(options),
+        transposed=transposed,
     )
 
 
@@ -226,6 +256,31 @@ def conv_cases(dtypes: Sequence[str]) -> list[ConvCase]:
 
 def layer_cases(dtypes: Sequence[str]) -> list[ConvCase]:
     return _conv_cases("layers.txt", dtypes)
+
+
+def forward_cases(dtypes: Sequence[str]) -> list[ConvCase]:
+    problems = map(parse_conv_problem, case_lines("layers.txt"))
+    return [
+        ConvCase(problem, dtype, layout, FORWARD)
+        for problem in problems
+        for layout in _layouts(problem)
+        for dtype in dtypes
+    ]
+
+
+def transposed_cases(dtypes: Sequence[str]) -> list[ConvCase]:
+    return [
+        ConvCase(parse_conv_problem(line, transposed=True), dtype, layout, gradients)
+        for line in case_lines("transposed.txt")
+        for layout in _layouts(parse_conv_problem(line, transposed=True))
+        for gradients in (FORWARD, "all")
+        for dtype in dtypes
+    ]
+
+
+def _layouts(problem: ConvProblem) -> list[str]:
+    more = ["channels_last"] if "channels_last" in problem.options else []
+    return ["contiguous", *more]
 
 
 def _conv_cases(file_name: str, dtypes: Sequence[str]) -> list[ConvCase]:
@@ -238,9 +293,7 @@ def _conv_cases(file_name: str, dtypes: Sequence[str]) -> list[ConvCase]:
 
 
 def _conv_variants(problem: ConvProblem) -> list[tuple[str, str]]:
-    variants = [("contiguous", "all")]
-    if "channels_last" in problem.options:
-        variants.append(("channels_last", "all"))
+    variants = [(layout, "all") for layout in _layouts(problem)]
     if "first" in problem.options:
         variants.append(("contiguous", "parameters"))
     if "single_gradients" in problem.options:

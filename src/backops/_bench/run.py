@@ -28,6 +28,8 @@ PARTS = {
     "pool": Part(problems.pool_cases, pool.run),
     "conv": Part(problems.conv_cases, conv.run),
     "layers": Part(problems.layer_cases, layers.run),
+    "forward": Part(problems.forward_cases, layers.run),
+    "transposed": Part(problems.transposed_cases, layers.run),
 }
 
 
@@ -50,7 +52,7 @@ def run(
     for path in filter(None, (json_path, plot_path)):
         path.touch()
     print(f"{environment['CPU']}, {environment['instruction set']}, {threads} threads")
-    convolutions = [case for part in ("conv", "layers") for case in selected.get(part, ())]
+    convolutions = [case for part in selected if part != "pool" for case in selected[part]]
     if any(case.dtype == "bfloat16" for case in convolutions):
         pytorch.survive_bfloat16()
     torch = pytorch.import_torch()

@@ -125,6 +125,21 @@ add_part(
     f"slower side. {TURNS}",
     example="backops bench layers --filter lenet5 --dtype float32 --json layers.json",
 )
+add_part(
+    "forward",
+    ("forward",),
+    options(dtypes=DTYPES[:2], more_dtypes=("float16", "float64"), seconds=LAYER_SECONDS),
+    help=f"Measures the same convolutions forward. {TURNS}",
+    example="backops bench forward --filter lenet5 --dtype float32 --json forward.json",
+)
+add_part(
+    "transposed",
+    ("transposed",),
+    options(dtypes=DTYPES[:2], more_dtypes=("float16", "float64"), seconds=LAYER_SECONDS),
+    help="Measures transposed convolutions of U-Nets, generators and vocoders, forward and "
+    f"backward. {TURNS}",
+    example="backops bench transposed --filter hifigan --dtype float32 --json transposed.json",
+)
 
 
 def run_bench(
