@@ -49,6 +49,7 @@ def top_level(modules):
 
 def test_import_loads_no_framework_and_no_command_line():
     unwanted = {"torch", "jax", "jaxlib", "argparse", "click", "rich", "matplotlib", "safetensors"}
+    unwanted |= {"dask", "distributed", "zarr"}
     loaded = modules_loaded_by("import backops")
     assert "backops" in loaded
     assert not top_level(loaded) & unwanted
@@ -70,11 +71,12 @@ backops.avg_pool2d_backward(grad, (1, 1, 4, 4), 2)
 backops.reference.avg_pool2d_backward(grad, (1, 1, 4, 4), 2)
 backops.plan.avg_pool2d_backward((1, 1, 4, 4), 2)(grad)
 """
-    assert not top_level(modules_loaded_by(code)) & {"torch", "jax", "jaxlib"}
+    assert not top_level(modules_loaded_by(code)) & {"torch", "jax", "jaxlib", "dask"}
 
 
 def test_module_list_of_this_test_sees_a_framework():
     assert "jax" in top_level(modules_loaded_by("import jax"))
+    assert "dask" in top_level(modules_loaded_by("import backops.dask"))
 
 
 def test_reference_loads_nothing_of_backops_but_the_package():

@@ -1,0 +1,99 @@
+"""What runs in tasks, on NumPy arrays, each on one thread: chunks are what is run in parallel.
+
+So the bits of a result do not depend on how many threads a worker has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backops import _native
+from backops.dask._axes import Range
+
+Array: TypeAlias = NDArray[Any]
+
+THREADS = 1
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where blocks lie in a region; the rest of it is zero."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    places: tuple[tuple[int, ...], ...]
+
+    def fill(self, blocks: Sequence[Array], dtype: Any = None) -> Array:
+        """The region as one array, of the dtype of the blocks or of another. A block that is all of
+        it is not copied."""
+        dtype = np.dtype(dtype or self.dtype)
+        if len(blocks) == 1 and blocks[0].shape == self.shape:
+            return np.asarray(blocks[0]).astype(dtype, copy=False)
+        covered = sum(block.size for block in blocks) == math.prod(self.shape)
+        region = (np.empty if covered else np.zeros)(self.shape, dtype)
+        for block, place in zip(blocks, self.places, strict=True):
+            target = tuple(slice(p, p + n) for p, n in zip(place, block.shape, strict=True))
+            region[target] = block
+        return region
+
+
+def cut(chunk: Array, where: tuple[slice, ...]) -> Array:
+    """A copy if it is small beside the chunk, which a view would keep in memory."""
+    piece = np.asarray(chunk)[where]
+    return piece.copy() if 2 * piece.size <= chunk.size else piece
+
+
+def add(terms: Sequence[Array]) -> Array:
+    """In the order that they are in."""
+    if len(terms) == 1:
+        return terms[0]
+    with np.errstate(all="ignore"):
+        total = terms[0] + terms[1]
+        for term in terms[2:]:
+            total += term
+    return total
+
+
+def sum_dtype(dtype: Any) -> Any:
+    return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
+
+
+def rounded(total: Array, dtype: Any) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return total.astype(dtype, copy=False)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
+    return np.zeros(shape, dtype)
+
+
+def in_chunk(part: Array, places: Sequence[Range], chunk: Sequence[Range]) -> Array:
+    """What of `part`, which lies at `places`, is in the chunk; elsewhere the chunk is zero."""
+    if all(p[0] <= c[0] and c[1] <= p[1] for p, c in zip(places, chunk, strict=True)):
+        inside = tuple(slice(c[0] - p[0], c[1] - p[0]) for p, c in zip(places, chunk, strict=True))
+        return part[inside]
+    result = np.zeros(tuple(end - begin for begin, end in chunk), part.dtype)
+    source, target = [], []
+    for p, c in zip(places, chunk, strict=True):
+        begin, end = max(p[0], c[0]), min(p[1], c[1])
+        source.append(slice(begin - p[0], max(begin, end) - p[0]))
+        target.append(slice(begin - c[0], max(begin, end) - c[0]))
+    result[tuple(target)] = part[tuple(source)]
+    return result
+
+
+def round_operands(array: Array, precision: str) -> Array:
+    """What `precision` makes of operands: a window of one element does nothing else."""
+    if precision == "keep" or array.size == 0:
+        return array
+    flat = np.ascontiguousarray(array).reshape(1, -1)
+    result = _native.avg_pool_backward(
+        "precision", 1, flat, flat.shape, 1, None, 0, False, True, None, precision, None, THREADS
+    )
+    return np.asarray(result).reshape(array.shape)

@@ -1,0 +1,129 @@
+"""Values of cut arrays: those of the uncut operator, for any chunks."""
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import backops.dask
+from tests.support import conv_compare, pool_compare
+from tests.support.conv_cases import MASKS, make_arrays, parse_conv_case
+from tests.support.dask_cases import Cuts, adaptive_cases, conv_cases, fixed_cases
+from tests.support.floats import DTYPES, with_special_values
+from tests.support.pool_cases import make_grad, parse_case
+
+GENERATED = settings(max_examples=max(50, settings().max_examples // 3))
+SEEDS = st.integers(0, 2**32 - 1)
+ALL_DTYPES = st.sampled_from(list(DTYPES))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Which scheduler runs the tasks is another test's subject."""
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def check_pool(case, dtype, seed, *, special=False, precision="keep"):
+    cuts = Cuts(seed)
+    grad = make_grad(case, dtype, seed)
+    if special and grad.size >= 8:
+        grad = with_special_values(grad)
+    more = {} if case.adaptive else {"precision": precision}
+    given_chunks = cuts.choose(None, cuts.chunks(case.input_shape))
+    lazy = case.backward(backops.dask, cuts.cut(grad), chunks=given_chunks, **more)
+    assert lazy.shape == case.input_shape
+    assert lazy.dtype == grad.dtype
+    assert lazy._meta.dtype == grad.dtype
+    assert given_chunks is None or lazy.chunks == given_chunks
+    repeat = f"check_pool(parse_case({case.problem!r}), {dtype!r}, {seed})"
+    pool_compare.assert_close(lazy.compute(), case, grad, repeat=repeat, precision=precision)
+
+
+@GENERATED
+@given(fixed_cases(), ALL_DTYPES, SEEDS)
+def test_generated_fixed_windows(case, dtype, seed):
+    check_pool(case, dtype, seed)
+
+
+@GENERATED
+@given(adaptive_cases(), ALL_DTYPES, SEEDS)
+def test_generated_adaptive_windows(case, dtype, seed):
+    check_pool(case, dtype, seed)
+
+
+@GENERATED
+@given(fixed_cases() | adaptive_cases(), ALL_DTYPES, SEEDS)
+def test_generated_nan_and_infinity_reach_exactly_their_windows(case, dtype, seed):
+    check_pool(case, dtype, seed, special=True)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "hf32", "allow_fp32_down"])
+def test_pooling_rounds_operands(precision):
+    for line in ("avg2d in=2x3x17x19 k=3 s=2 p=1 exclude_pad", "avg1d in=2x50 k=40 s=1"):
+        check_pool(parse_case(line), "float32", 3, precision=precision)
+
+
+def check_conv(case, dtype, seed, *, special=None, **more):
+    cuts = Cuts(seed)
+    arrays = list(make_arrays(case, dtype, seed))
+    if special is not None and arrays[special].size >= 8:
+        arrays[special] = with_special_values(arrays[special])
+    y, x, weight = arrays
+    lazy_x, lazy_y = cuts.cut(x), cuts.cut(y)
+    lazy_weight = cuts.choose(weight, da.from_array(weight, chunks=-1))
+    chunks = cuts.choose(None, cuts.chunks(case.input_shape))
+    lazy = case.backward(backops.dask, lazy_y, lazy_x, lazy_weight, chunks=chunks, **more)
+    for result, shape in zip(lazy, case.gradient_shapes, strict=True):
+        assert result is None or (result.shape == shape and result.dtype == DTYPES[dtype])
+    if lazy[0] is not None:
+        assert lazy[0].chunks == (chunks or lazy_x.chunks)
+    results = dask.compute(*lazy)
+    repeat = f"check_conv(parse_conv_case({case.problem!r}), {dtype!r}, {seed}, {more})"
+    conv_compare.assert_close(results, case, arrays, repeat=repeat, **more)
+
+
+@GENERATED
+@given(conv_cases(), ALL_DTYPES, SEEDS, st.sampled_from(MASKS))
+def test_generated_convolutions(case, dtype, seed, mask):
+    check_conv(case, dtype, seed, output_mask=mask)
+
+
+@GENERATED
+@given(conv_cases(), st.sampled_from(["float32", "float16"]), SEEDS, st.integers(0, 2))
+def test_generated_nan_and_infinity_of_convolutions(case, dtype, seed, special):
+    # As in the uncut operator, a window that begins in the padding may multiply it, or not.
+    check_conv(case, dtype, seed, special=special, output_mask=(True, special > 0, True))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "hf32", "allow_fp32_down"])
+def test_convolution_rounds_operands(precision):
+    case = parse_conv_case("conv in=2x6x9x11 w=4x3x3x3 p=1 g=2")
+    check_conv(case, "float32", 5, precision=precision)
+
+
+def test_half_weight_gradients_are_rounded_once():
+    """A sum over 64 chunks whose terms are lost, one by one, against a float16 total."""
+    y = np.full((1, 1, 4096), 2.0**-4, np.float16)
+    x = np.ones_like(y)
+    y[..., 0] = 2048
+    lazy = backops.dask.conv_backward(
+        da.from_array(y, chunks=(1, 1, 64)), da.from_array(x, chunks=(1, 1, 64)),
+        np.ones((1, 1, 1), np.float16), output_mask=(False, True, True),
+    )  # fmt: skip
+    expected = 2048 + 4095 / 16
+    for gradient in dask.compute(*lazy[1:]):
+        assert float(gradient.reshape(-1)[0]) == np.float16(expected)
+
+
+def test_values_of_this_test_can_be_wrong():
+    """The comparison notices chunks that are pooled one by one."""
+    case = parse_case("avg1d in=2x3x16 k=3 s=1 p=1")
+    grad = make_grad(case, "float32")
+    halves = [
+        backops.avg_pool1d_backward(half, half.shape, 3, 1, 1) for half in np.split(grad, 2, -1)
+    ]
+    with pytest.raises(AssertionError, match="elements differ"):
+        pool_compare.assert_close(np.concatenate(halves, -1), case, grad)
