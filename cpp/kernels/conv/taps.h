@@ -15,6 +15,45 @@ namespace {
 constexpr int kGatherSums = 8;
 constexpr int kCorrelateSums = 14;
 
+// Taps of neighbours along a row read the same vectors: each is loaded once for all of them. Their
+// weights are kept in registers, too.
+template <class V>
+constexpr int kMostNeighbours = V::registers >= 32 ? 8 : 5;
+
+// Recursive where a loop would do: compilers then keep the sums in registers.
+template <class V, int kLast, int kTap, int kTaps, int kCount>
+BACKOPS_INLINE void add_value(const V& value, const V (&weights)[kTaps], V (&sums)[kCount]) {
+  if constexpr (kLast + kTap >= 0 && kLast + kTap < kCount) {
+    sums[kLast + kTap] = sums[kLast + kTap].plus_product(weights[kTap], value);
+  }
+  if constexpr (kTap + 1 < kTaps) add_value<V, kLast, kTap + 1>(value, weights, sums);
+}
+
+template <class V, int kLast, int kTaps, int kCount>
+BACKOPS_INLINE void add_values(const typename V::Sum* from, std::int64_t step,
+                               const V (&weights)[kTaps], V (&sums)[kCount]) {
+  add_value<V, kLast, 0>(V::load(from), weights, sums);
+  if constexpr (kLast > 1 - kTaps) add_values<V, kLast - 1>(from - step, step, weights, sums);
+}
+
+// The same sums in the same order as one tap after the other.
+template <class V, int kTaps, int kCount>
+BACKOPS_INLINE void add_neighbours(const GatherTap* taps, const typename V::Sum* source,
+                                   std::int64_t step, const typename V::Sum* weights,
+                                   V (&sums)[kCount]) {
+  V own[kTaps];
+  for (int t = 0; t < kTaps; ++t) own[t] = V::load(weights + taps[t].weight);
+  add_values<V, kCount - 1>(source + taps[0].source + (kCount - 1) * step, step, own, sums);
+}
+
+template <class V, int kTaps, int kCount>
+BACKOPS_INLINE void add_up_to(int count, const GatherTap* taps, const typename V::Sum* source,
+                              std::int64_t step, const typename V::Sum* weights,
+                              V (&sums)[kCount]) {
+  if (count == kTaps) return add_neighbours<V, kTaps>(taps, source, step, weights, sums);
+  if constexpr (kTaps > 1) add_up_to<V, kTaps - 1>(count, taps, source, step, weights, sums);
+}
+
 // kDense: vectors are side by side, which the compiler then knows.
 template <class V, int kCount, bool kDense>
 BACKOPS_INLINE void gather_some(const GatherTaps& a, const typename V::Sum* source,
@@ -24,12 +63,15 @@ BACKOPS_INLINE void gather_some(const GatherTaps& a, const typename V::Sum* sour
   V sums[kCount];
   const V start = bias == nullptr ? V::fill(0) : V::load(bias);
   for (int i = 0; i < kCount; ++i) sums[i] = start;
-  for (const GatherTap *tap = a.taps, *end = tap + a.tap_count; tap != end; ++tap) {
-    const V weight = V::load(weights + tap->weight);
-    const auto* const from = source + tap->source;
-    for (int i = 0; i < kCount; ++i) {
-      sums[i] = sums[i].plus_product(weight, V::load(from + i * source_step));
+  constexpr int kMost = kCount < 4 ? 1 : kMostNeighbours<V>;  // few sums share little
+  for (const GatherTap *tap = a.taps, *end = tap + a.tap_count; tap != end;) {
+    int count = 1;
+    while (count < kMost && tap + count != end &&
+           tap[count].source == tap[count - 1].source - source_step) {
+      ++count;
     }
+    add_up_to<V, kMost>(count, tap, source, source_step, weights, sums);
+    tap += count;
   }
   for (int i = 0; i < kCount; ++i) {
     if constexpr (!kDense) {
