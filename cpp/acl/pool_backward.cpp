@@ -69,9 +69,9 @@ Planned plan_pool(const LegalPoolProblem& problem, const PoolTensors& tensors,
   const Operand grad_output = tensors.grad_output.operand(product);
   const Operand grad_input = tensors.grad_input.operand(product);
   // Before a plan is made, which may take long.
-  problem.check_grad_output(grad_output.view());
+  problem.check_source(grad_output.view());
   const auto work = std::make_shared<const PoolWork>(problem);
-  work->plan().check_grad_input(grad_input.view());
+  work->plan().check_target(grad_input.view());
   return {{tensors.grad_output.bound(grad_output, false),
            tensors.self.bound(tensors.self.operand(product), false),
            tensors.grad_input.bound(grad_input, true)},

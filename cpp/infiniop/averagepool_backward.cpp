@@ -46,7 +46,7 @@ LegalPoolProblem problem_of(const PoolArguments& arguments, const TensorView& gr
   read_axes(arguments.pads, problem.rank, 0, problem.padding);
   problem.ceil_mode = arguments.ceil_mode;
   const LegalPoolProblem legal(problem);
-  legal.check_grad_output(grad_output);
+  legal.check_source(grad_output);
   return legal;
 }
 
@@ -67,7 +67,7 @@ class AvgPoolBackward {
         grad_output_(operand_of(arguments.grad_output, "{grad_output}")),
         plan_(problem_of(arguments, grad_output_.view())),
         workspace_bytes_(plan_.workspace_bytes(threads_)) {
-    plan_.check_grad_input(grad_input_.view());
+    plan_.check_target(grad_input_.view());
   }
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }

@@ -56,8 +56,8 @@ void run(const Call& call) {
   const PoolProblem problem = read_problem(call, grad_output, grad_input);
   auto plan = python::find_plan(problem);
   if (!plan) plan = python::make_plan(LegalPoolProblem(problem));
-  plan->check_grad_output(grad_output);
-  plan->check_grad_input(grad_input);
+  plan->check_source(grad_output);
+  plan->check_target(grad_input);
   plan->check_memory(grad_output, grad_input);
   const int threads = python::g_threads;
   const python::Workspace workspace(plan->workspace_bytes(threads));

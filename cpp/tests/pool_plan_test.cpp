@@ -105,11 +105,11 @@ void test_plan_refuses_tensors_that_do_not_fit() {
   const TensorView input =
       dense_view(memory.data() + 4096, DType::float32, plan.problem().input_shape, 4);
   const auto output_error = [&](TensorView view) {
-    return error_of([&] { plan.check_grad_output(view); });
+    return error_of([&] { plan.check_source(view); });
   };
   const auto input_error = [&](TensorView view) {
     return error_of([&] {
-      plan.check_grad_input(view);
+      plan.check_target(view);
       plan.check_memory(output, view);
     });
   };
@@ -144,6 +144,53 @@ void test_plan_refuses_tensors_that_do_not_fit() {
       "share");
 }
 
+void test_forward_plan_refuses_tensors_that_do_not_fit() {
+  PoolProblem p = valid_problem();
+  p.direction = PoolDirection::forward;
+  const PoolPlan plan(p);
+  std::vector<char> memory(8192);
+  const TensorView input = dense_view(memory.data(), DType::float32, p.input_shape, 4);
+  const TensorView output =
+      dense_view(memory.data() + 4096, DType::float32, plan.output_shape(), 4);
+  const auto input_error = [&](TensorView view) {
+    return error_of([&] { plan.check_source(view); });
+  };
+  const auto output_error = [&](TensorView view) {
+    return error_of([&] {
+      plan.check_target(view);
+      plan.check_memory(input, view);
+    });
+  };
+  CHECK_EQUAL(input_error(input), "");
+  CHECK_EQUAL(output_error(output), "");
+  TensorView wrong = input;
+  wrong.dtype = DType::float16;
+  CHECK_EQUAL(input_error(wrong), "dtype: input is float16, expected float32 as planned");
+  CHECK_EQUAL(input_error(output),
+              "shape: input is (2, 3, 4, 5), expected (2, 3, 8, 9) as planned");
+  wrong = output;
+  wrong.dtype = DType::float64;
+  CHECK_EQUAL(output_error(wrong), "dtype: output is float64, expected float32 like input");
+  CHECK_EQUAL(output_error(input),
+              "shape: output is (2, 3, 8, 9), but input (2, 3, 8, 9) with kernel_size (3, 3), "
+              "stride (2, 2), padding (1, 1) pools to (2, 3, 4, 5)");
+  wrong = output;
+  wrong.stride_bytes[2] -= 4;
+  CHECK_EQUAL(output_error(wrong),
+              "layout: output is a tensor whose elements overlap, expected one memory location per "
+              "element");
+  wrong = output;
+  wrong.data = memory.data() + 400;
+  CHECK_EQUAL(output_error(wrong),
+              "layout: output is memory of another tensor, expected memory that input does not "
+              "share");
+  p.adaptive = true;
+  p.output_size[0] = 0;
+  CHECK_EQUAL(error_of([&] { const PoolPlan refused(p); }),
+              "shape: output is (2, 3, 0, 2), expected positive sizes (only the batch may be "
+              "empty)");
+}
+
 struct Expected {
   std::vector<double> values, magnitudes;
   std::vector<std::int64_t> terms;
@@ -166,21 +213,25 @@ std::vector<Definition> definitions_of(const PoolProblem& p) {
   return axes;
 }
 
-// Adds one output element to every input element of its window.
-void scatter(const PoolProblem& p, const std::vector<Definition>& axes, std::int64_t plane,
-             const std::int64_t (&o)[kMaxRank], double gradient, Expected& expected) {
+// Adds the terms between one output element and every input element of its window: backward, what
+// the output gives to the inputs, forward, what they give to it.
+void add_terms(const PoolProblem& p, const std::vector<Definition>& axes, std::int64_t plane,
+               const std::int64_t (&o)[kMaxRank], std::int64_t output, const Tensor& source,
+               Expected& expected) {
   double divisor = 1;
   for (std::size_t i = 0; i < kMaxRank; ++i) {
     divisor *= static_cast<double>(axes[i].divisor(o[i]));
   }
   const bool overridden = !p.adaptive && p.divisor_override != 0;
   if (overridden) divisor = static_cast<double>(p.divisor_override);
-  const double share = rounded_operand(gradient, p.rounding) / divisor;
   for (std::int64_t d = axes[0].begin(o[0]); d < axes[0].end(o[0]); ++d) {
     for (std::int64_t r = axes[1].begin(o[1]); r < axes[1].end(o[1]); ++r) {
       for (std::int64_t c = axes[2].begin(o[2]); c < axes[2].end(o[2]); ++c) {
         const std::int64_t row = (plane * axes[0].in + d) * axes[1].in + r;
-        const auto at = static_cast<std::size_t>(row * axes[2].in + c);
+        const std::int64_t input = row * axes[2].in + c;
+        const double value = source.get(p.is_forward() ? input : output);
+        const double share = rounded_operand(value, p.rounding) / divisor;
+        const auto at = static_cast<std::size_t>(p.is_forward() ? output : input);
         expected.values[at] += share;
         expected.magnitudes[at] += std::fabs(share);
         ++expected.terms[at];
@@ -189,9 +240,10 @@ void scatter(const PoolProblem& p, const std::vector<Definition>& axes, std::int
   }
 }
 
-Expected expected_gradient(const PoolProblem& p, const Tensor& grad_output) {
+Expected expected_result(const PoolProblem& p, const Tensor& source) {
   const std::vector<Definition> axes = definitions_of(p);
-  const auto count = static_cast<std::size_t>(element_count(p.input_shape, p.ndim));
+  const LegalPoolProblem legal(p);
+  const auto count = static_cast<std::size_t>(element_count(legal.target_shape(), p.ndim));
   Expected expected{std::vector<double>(count), std::vector<double>(count),
                     std::vector<std::int64_t>(count)};
   const std::int64_t planes = element_count(p.input_shape, p.ndim - p.rank);
@@ -200,7 +252,7 @@ Expected expected_gradient(const PoolProblem& p, const Tensor& grad_output) {
     for (o[0] = 0; o[0] < axes[0].out; ++o[0]) {
       for (o[1] = 0; o[1] < axes[1].out; ++o[1]) {
         for (o[2] = 0; o[2] < axes[2].out; ++o[2]) {
-          scatter(p, axes, plane, o, grad_output.get(next++), expected);
+          add_terms(p, axes, plane, o, next++, source, expected);
         }
       }
     }
@@ -215,14 +267,15 @@ std::string problem_text(const PoolProblem& p) {
                        shape_text(p.stride, p.rank) + " padding " + shape_text(p.padding, p.rank) +
                        (p.ceil_mode ? " ceil" : "") + (p.count_include_pad ? " include_pad" : "") +
                        " divisor " + std::to_string(p.divisor_override);
-  return std::string(name_of(p.dtype)) + " " + shape_text(p.input_shape, p.ndim) + windows +
-         " rounding " + std::to_string(static_cast<int>(p.rounding));
+  return (p.is_forward() ? "forward " : "backward ") + std::string(name_of(p.dtype)) + " " +
+         shape_text(p.input_shape, p.ndim) + windows + " rounding " +
+         std::to_string(static_cast<int>(p.rounding));
 }
 
-void check_values(const PoolProblem& p, const Tensor& grad_input, const Expected& expected) {
+void check_values(const PoolProblem& p, const Tensor& target, const Expected& expected) {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < expected.values.size(); ++i) {
-    const double got = grad_input.get(static_cast<std::int64_t>(i));
+    const double got = target.get(static_cast<std::int64_t>(i));
     const double tolerance = sum_tolerance(p.dtype, expected.terms[i], expected.magnitudes[i]);
     if (is_close(got, expected.values[i], tolerance) || ++wrong > 1) continue;
     const std::string before = g_situation;
@@ -234,16 +287,16 @@ void check_values(const PoolProblem& p, const Tensor& grad_input, const Expected
 
 // Runs with a workspace of exactly the size asked for, holding NaNs. Half of the runs have bytes of
 // the test's behind it, half end with the allocation, for the sanitizer.
-void run_with_guards(Random& random, const PoolPlan& plan, const Tensor& grad_output,
-                     const Tensor& grad_input, int threads) {
-  plan.check_grad_output(grad_output.view);
-  plan.check_grad_input(grad_input.view);
-  plan.check_memory(grad_output.view, grad_input.view);
-  std::memset(grad_input.memory.data(), kUntouched, grad_input.memory.size());
+void run_with_guards(Random& random, const PoolPlan& plan, const Tensor& source,
+                     const Tensor& target, int threads) {
+  plan.check_source(source.view);
+  plan.check_target(target.view);
+  plan.check_memory(source.view, target.view);
+  std::memset(target.memory.data(), kUntouched, target.memory.size());
   const std::size_t guard = random.chance(0.5) ? 64 : 0, bytes = plan.workspace_bytes(threads);
   const Memory workspace(static_cast<std::int64_t>(bytes + guard), random.integer(0, 63));
   std::memset(workspace.data(), 0xff, bytes);
-  plan.run(grad_output.view, grad_input.view, workspace.data(), threads);
+  plan.run(source.view, target.view, workspace.data(), threads);
   CHECK(bytes <= static_cast<std::size_t>(threads) << 20);
   CHECK(std::all_of(workspace.data() + bytes, workspace.data() + bytes + guard,
                     [](char byte) { return static_cast<unsigned char>(byte) == kUntouched; }));
@@ -257,14 +310,14 @@ void check_problem(Random& random, const PoolProblem& p, double special) {
     CHECK_EQUAL(output_shape[p.ndim - p.rank + axis],
                 axes[static_cast<std::size_t>(kMaxRank - p.rank + axis)].out);
   }
-  const Tensor grad_output =
-      make_tensor(random, random_style(random, true), p.dtype, output_shape, p.ndim, p.rank);
-  const Tensor grad_input =
-      make_tensor(random, random_style(random, false), p.dtype, p.input_shape, p.ndim, p.rank);
-  const std::int64_t count = element_count(output_shape, p.ndim);
-  for (std::int64_t i = 0; i < count; ++i) grad_output.set(i, random.real());
-  if (special != 0 && count > 0) grad_output.set(random.integer(0, count - 1), special);
-  const Expected expected = expected_gradient(p, grad_output);
+  const Tensor source = make_tensor(random, random_style(random, true), p.dtype,
+                                    legal.source_shape(), p.ndim, p.rank);
+  const Tensor target = make_tensor(random, random_style(random, false), p.dtype,
+                                    legal.target_shape(), p.ndim, p.rank);
+  const std::int64_t count = element_count(legal.source_shape(), p.ndim);
+  for (std::int64_t i = 0; i < count; ++i) source.set(i, random.real());
+  if (special != 0 && count > 0) source.set(random.integer(0, count - 1), special);
+  const Expected expected = expected_result(p, source);
   std::vector<char> generic;
   for (const Isa isa : isa_levels()) {
     if (isa > detected_isa()) break;
@@ -272,12 +325,11 @@ void check_problem(Random& random, const PoolProblem& p, double special) {
     const int threads = static_cast<int>(random.integer(1, 4));
     const Situation here("%s %s threads=%d", problem_text(p).c_str(), plan.kernel().c_str(),
                          threads);
-    run_with_guards(random, plan, grad_output, grad_input, threads);
-    const std::vector<char> got(grad_input.memory.data(),
-                                grad_input.memory.data() + grad_input.memory.size());
+    run_with_guards(random, plan, source, target, threads);
+    const std::vector<char> got(target.memory.data(), target.memory.data() + target.memory.size());
     if (isa == Isa::generic) {
-      check_values(p, grad_input, expected);
-      check_gaps(grad_input);
+      check_values(p, target, expected);
+      check_gaps(target);
       generic = got;
     }
     CHECK(got == generic);
@@ -300,6 +352,7 @@ void choose_windows(Random& random, PoolProblem& p, std::int64_t longest_kernel)
 
 PoolProblem random_problem(Random& random, int rank, std::int64_t longest_axis) {
   PoolProblem p;
+  if (random.chance(0.5)) p.direction = PoolDirection::forward;
   p.rank = rank;
   p.dtype = kDTypes[random.integer(0, 3)];
   const bool batched = random.chance(0.7);
@@ -325,7 +378,7 @@ void test_random_problems_match_their_definition() {
   const std::int64_t longest_axis[] = {0, 90, 24, 10};
   const double infinity = std::numeric_limits<double>::infinity();
   const double specials[] = {0, 0, 0, std::numeric_limits<double>::quiet_NaN(), infinity};
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < 3000; ++i) {
     const int rank = 1 + i % 3;
     const PoolProblem p = random_problem(random, rank, longest_axis[rank]);
     const Situation here("%s", problem_text(p).c_str());
@@ -346,6 +399,14 @@ PoolProblem fixed_problem(DType dtype, const std::vector<std::int64_t>& shape,
   std::copy(stride.begin(), stride.end(), p.stride);
   std::copy(padding.begin(), padding.end(), p.padding);
   return p;
+}
+
+std::vector<PoolProblem> both_ways(std::vector<PoolProblem> problems) {
+  for (std::size_t i = problems.size(); i-- > 0;) {
+    problems.push_back(problems[i]);
+    problems.back().direction = PoolDirection::forward;
+  }
+  return problems;
 }
 
 PoolProblem adaptive_problem(DType dtype, const std::vector<std::int64_t>& shape,
@@ -377,7 +438,7 @@ void test_problems_of_many_tiles() {
       adaptive_problem(f32, {1, 1, 200, 210}, {7, 300}),
       adaptive_problem(f16, {40, 1, 64, 64}, {1, 1}),
       adaptive_problem(f32, {1, 3, 40, 41, 42}, {7, 8, 9})};
-  for (const PoolProblem& p : problems) {
+  for (const PoolProblem& p : both_ways(problems)) {
     for (int layout = 0; layout < 3; ++layout) check_problem(random, p, 0);
   }
 }
@@ -396,7 +457,7 @@ void test_kernels_longer_than_memory() {
           fixed_problem(dtype, {2, 5, 5, 9}, {huge, huge, huge}, {1, 2, 3},
                         {huge / 2, huge / 2, huge / 2}),
           fixed_problem(dtype, {1, 40}, {most}, {most}, {most / 2})};
-      for (PoolProblem& p : problems) {
+      for (PoolProblem& p : problems = both_ways(problems)) {
         p.ceil_mode = (flags & 1) != 0;
         p.count_include_pad = (flags & 2) != 0;
         check_problem(random, p, 0);
@@ -419,7 +480,7 @@ void test_workspace_stays_below_a_megabyte_per_thread() {
       adaptive_problem(f32, {8, 8, 224, 224}, {7, 7}),
       adaptive_problem(f32, {8, 8, 7, 7}, {5000, 5000}),
       adaptive_problem(f64, {1, 1, 3, 3, 3}, {100, 1000, 10000})};
-  for (const PoolProblem& p : problems) {
+  for (const PoolProblem& p : both_ways(problems)) {
     const PoolPlan plan(p);
     const Situation here("%s %s", problem_text(p).c_str(), plan.kernel().c_str());
     for (const int threads : {1, 2, 7, 64}) {
@@ -472,8 +533,8 @@ void test_empty_batch_writes_nothing() {
   char byte = 0;
   const TensorView output = dense_view(&byte, p.dtype, plan.output_shape(), 4);
   const TensorView input = dense_view(&byte, p.dtype, p.input_shape, 4);
-  plan.check_grad_output(output);
-  plan.check_grad_input(input);
+  plan.check_source(output);
+  plan.check_target(input);
   plan.check_memory(output, input);
   std::vector<char> workspace(plan.workspace_bytes(1));
   plan.run(output, input, workspace.data(), 1);
@@ -488,6 +549,7 @@ int main() {
   test_plan_refuses_bad_shapes();
   test_plan_refuses_bad_windows();
   test_plan_refuses_tensors_that_do_not_fit();
+  test_forward_plan_refuses_tensors_that_do_not_fit();
   test_random_problems_match_their_definition();
   test_problems_of_many_tiles();
   test_kernels_longer_than_memory();

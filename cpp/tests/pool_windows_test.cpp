@@ -34,37 +34,43 @@ std::vector<Definition> small_definitions() {
   return all;
 }
 
-// Outputs that hold index i, found one by one.
-std::vector<std::int64_t> holders(const Definition& d, std::int64_t i) {
+// Sources that belong to a target, found one by one: outputs that hold an input or, forward, inputs
+// that an output holds.
+std::vector<std::int64_t> sources_of(const Definition& d, bool forward, std::int64_t target) {
   std::vector<std::int64_t> result;
-  for (std::int64_t o = 0; o < d.out; ++o) {
-    if (d.holds(o, i)) result.push_back(o);
+  for (std::int64_t s = 0; s < (forward ? d.in : d.out); ++s) {
+    if (forward ? d.holds(target, s) : d.holds(s, target)) result.push_back(s);
   }
   return result;
 }
 
-void check_covers(const Definition& d, const AxisWindows& windows) {
+void check_covers(const Definition& d, const AxisWindows& windows, bool forward) {
   std::int64_t longest = 0;
   bool once = true;
   Cover previous{0, 0};
   AxisWindows::Covers running(windows, 0);
-  for (std::int64_t i = 0; i < d.in; ++i, running.next()) {
-    const std::vector<std::int64_t> outputs = holders(d, i);
-    const auto count = static_cast<std::int64_t>(outputs.size());
+  for (std::int64_t i = 0; i < windows.targets(); ++i, running.next()) {
+    const std::vector<std::int64_t> sources = sources_of(d, forward, i);
+    const auto count = static_cast<std::int64_t>(sources.size());
     const Cover cover = windows.cover(i);
     CHECK_EQUAL(cover.last - cover.first, count);
-    if (count > 0) CHECK_EQUAL(cover.first, outputs[0]);
+    if (count > 0) CHECK_EQUAL(cover.first, sources[0]);
     CHECK(running.get() == cover);
     CHECK(cover.first >= previous.first && cover.last >= previous.last);
     previous = cover;
+    once &= count == 1 && cover.first - (i == 0 ? 0 : windows.cover(i - 1).first) <= 1;
     longest = std::max(longest, count);
-    once &= count == 1;
+  }
+  CHECK(windows.longest_cover() >= longest);
+  if (forward && !d.adaptive) {
+    CHECK(windows.longest_cover() <= std::min(d.in, d.kernel));
+    if (windows.covers_every_index_once()) CHECK(once);
+    return;
   }
   // Of adaptive windows it is a bound, at most one too large: finding it exactly would take a loop.
   CHECK_EQUAL(std::max(windows.longest_cover() - (d.adaptive ? 1 : 0), longest), longest);
-  CHECK(windows.longest_cover() >= longest);
   CHECK_EQUAL(windows.covers_every_index_once(), once);
-  CHECK_EQUAL(windows.is_global(), d.out == 1 && once);
+  CHECK_EQUAL(windows.is_constant(), windows.sources() == 1 && once);
 }
 
 void check_divisors(const Definition& d, const AxisWindows& windows) {
@@ -97,23 +103,26 @@ void check_weights(const Definition& d, const AxisWindows& windows, double scale
 
 // Scratch memory is sized by covers_of: too small is a bug, much too large a waste.
 void check_covers_of(const Definition& d, const AxisWindows& windows) {
-  for (std::int64_t count = 1; count <= d.in; ++count) {
+  // Windows that lie on padding may be a few elements shorter than their bound.
+  const std::int64_t slack = 2 + (d.adaptive ? 0 : 2 * d.padding + d.stride);
+  for (std::int64_t count = 1; count <= windows.targets(); ++count) {
     std::int64_t most = 0;
-    for (std::int64_t i = 0; i + count <= d.in; ++i) {
+    for (std::int64_t i = 0; i + count <= windows.targets(); ++i) {
       most = std::max(most, windows.cover(i + count - 1).last - windows.cover(i).first);
     }
     const std::int64_t bound = windows.covers_of(count);
-    CHECK(bound >= most && bound <= d.out && bound <= most + 2);
+    const bool forward = windows.targets() == d.out;
+    CHECK(bound >= most && bound <= windows.sources() && bound <= most + (forward ? slack : 2));
   }
 }
 
 void check_slide(const Definition& d, const AxisWindows& windows) {
   if (!d.adaptive) CHECK_EQUAL(windows.slides(), d.stride == 1);
   if (!windows.slides()) return;
-  for (std::int64_t i = 0; i < d.in; ++i) {
+  for (std::int64_t i = 0; i < windows.targets(); ++i) {
     const std::int64_t from = i - windows.slide_lead();
     const std::int64_t first = std::max<std::int64_t>(0, from);
-    const std::int64_t last = std::min(d.out, from + windows.slide_kernel());
+    const std::int64_t last = std::min(windows.sources(), from + windows.slide_kernel());
     CHECK(windows.cover(i) == (Cover{first, last}));
   }
 }
@@ -135,13 +144,47 @@ void check_inside_repeats(const Definition& d, const AxisWindows& windows) {
   }
 }
 
+// The same forward: one target further, the window of one stride further.
+void check_forward_inside_repeats(const Definition& d, const AxisWindows& windows) {
+  CHECK_EQUAL(windows.period(), d.adaptive ? 0 : 1);
+  for (std::int64_t begin = 0; begin < d.out; ++begin) {
+    for (std::int64_t end = begin + 1; end <= d.out; ++end) {
+      if (!windows.is_inside(begin, end)) continue;
+      CHECK(!d.adaptive);
+      for (std::int64_t o = begin; o < end; ++o) {
+        const std::int64_t first = o * d.stride - d.padding;
+        CHECK(windows.cover(o) == (Cover{first, first + d.kernel}));
+      }
+    }
+  }
+}
+
+void test_transposed_windows_follow_their_definition() {
+  for (const Definition& d : small_definitions()) {
+    const Situation here("forward %s", d.text().c_str());
+    const AxisWindows windows = d.windows().transposed();
+    CHECK_EQUAL(windows.targets(), d.out);
+    CHECK_EQUAL(windows.sources(), d.in);
+    check_covers(d, windows, true);
+    check_divisors(d, windows);
+    check_covers_of(d, windows);
+    check_slide(d, windows);
+    check_forward_inside_repeats(d, windows);
+    const AxisWindows twice = windows.transposed();
+    CHECK_EQUAL(twice.longest_cover(), d.windows().longest_cover());
+    for (std::int64_t i = 0; i < d.in; ++i) CHECK(twice.cover(i) == d.windows().cover(i));
+  }
+}
+
 void test_windows_follow_their_definition() {
   for (const Definition& d : small_definitions()) {
     const Situation here("%s", d.text().c_str());
     const AxisWindows windows = d.windows();
     CHECK_EQUAL(windows.in(), d.in);
     CHECK_EQUAL(windows.out(), d.out);
-    check_covers(d, windows);
+    CHECK_EQUAL(windows.targets(), d.in);
+    CHECK_EQUAL(windows.sources(), d.out);
+    check_covers(d, windows, false);
     check_divisors(d, windows);
     check_weights<float>(d, windows, 0.75);
     check_weights<double>(d, windows, 3.0);
@@ -224,6 +267,14 @@ void test_running_covers_far_out() {
       CHECK_EQUAL(running.get().last, windows.cover(i).last);
     }
     CHECK(windows.cover(d.in - 1).last <= d.out);
+    const AxisWindows forward = windows.transposed();
+    const std::int64_t first = std::max<std::int64_t>(0, d.out - 3000);
+    AxisWindows::Covers windows_of(forward, first);
+    for (std::int64_t o = first; o < d.out; ++o, windows_of.next()) {
+      if (windows_of.get() == (Cover{d.begin(o), d.end(o)})) continue;
+      CHECK_EQUAL(windows_of.get().first, d.begin(o));
+      CHECK_EQUAL(windows_of.get().last, d.end(o));
+    }
   }
 }
 
@@ -233,6 +284,7 @@ void test_running_covers_far_out() {
 int main() {
   using namespace backops;
   test_windows_follow_their_definition();
+  test_transposed_windows_follow_their_definition();
   test_windows_beyond_32_bits();
   test_running_covers_far_out();
   return test::finish();

@@ -251,10 +251,26 @@ class Blocks {
   std::int64_t head_start_ = -1, head_end_ = 0;  // of the rows in head_
 };
 
-template <class T>
-BACKOPS_INLINE Row<T> first_row_of(const Stretch& all, const CombineArgs& a, std::int64_t plane) {
+// Rows of the target from `row` on, with or without factors that finish their sums.
+template <bool kFinishes, class T, class Sum>
+BACKOPS_INLINE auto finished_rows(T* row, std::int64_t target, std::int64_t step,
+                                  const CombineArgs& a, std::int64_t plane) {
+  if constexpr (kFinishes) {
+    const auto* const runs = static_cast<const Sum*>(a.run_factors);
+    const auto* const planes = static_cast<const Sum*>(a.plane_factors);
+    return FinishedRows<T, Sum>{row, runs ? runs + target : nullptr, step,
+                                planes ? planes[plane] : Sum{1}};
+  } else {
+    return Row<T>{row};
+  }
+}
+
+template <bool kFinishes, class T, class Sum>
+BACKOPS_INLINE auto first_row_of(const Stretch& all, const CombineArgs& a, std::int64_t plane) {
   char* const target = a.target + a.target_offsets[plane];
-  return {reinterpret_cast<T*>(target + all.target * a.target_pitch_bytes)};
+  return finished_rows<kFinishes, T, Sum>(
+      reinterpret_cast<T*>(target + all.target * a.target_pitch_bytes), all.target, all.step, a,
+      plane);
 }
 
 // Copies the first row of each run to the others.
@@ -277,7 +293,7 @@ BACKOPS_INLINE Rows<V, S, W, kToSums> rows_of(const CombineArgs& a, std::int64_t
 
 // Rows of the target one after the other, as they lie in memory: that is worth more than to read
 // each row of sums only once, which are in a cache. Short rows are not worth the calls.
-template <class V, class S, class T, class W>
+template <class V, class S, class T, class W, bool kFinishes>
 BACKOPS_FLATTEN void combine_in_order(const CombineArgs& args, W weights) {
   const CombineArgs a = args;
   for (std::int64_t plane = 0; plane < a.planes; ++plane) {
@@ -285,18 +301,22 @@ BACKOPS_FLATTEN void combine_in_order(const CombineArgs& args, W weights) {
     char* const target = a.target + a.target_offsets[plane];
     for (std::int64_t r = 0; r < a.run_count; ++r) {
       const Run run = a.runs[r];
-      write_rows<T>(target + run.target * a.target_pitch_bytes, a.target_pitch_bytes, run.repeat,
-                    a.columns, a.announce_bytes,
-                    [&](auto to) { rows.sum({run.first, run.count, 1, 0, 0}, to, 0); });
+      write_rows<T>(
+          target + run.target * a.target_pitch_bytes, a.target_pitch_bytes, run.repeat, a.columns,
+          a.announce_bytes, [&](auto to) {
+            rows.sum({run.first, run.count, 1, 0, 0},
+                     finished_rows<kFinishes, T, typename V::Sum>(to.row, run.target, 0, a, plane),
+                     0);
+          });
     }
   }
 }
 
-template <class V, class S, class T, class W, bool kToSums>
+template <class V, class S, class T, class W, bool kToSums, bool kFinishes>
 BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
   const CombineArgs a = args;
   if constexpr (!kToSums) {
-    if (a.columns > 2 * V::width) return combine_in_order<V, S, T, W>(a, weights);
+    if (a.columns > 2 * V::width) return combine_in_order<V, S, T, W, kFinishes>(a, weights);
   }
   // Windows that overlap in part make long and short runs in turn, but for the ends of the axis.
   const Run* const middle = a.runs + a.run_count / 2;
@@ -306,7 +326,8 @@ BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
       const Stretch all = take_stretch<kToSums>(a, period, next);
       for (std::int64_t plane = 0; plane < a.planes; ++plane) {
         const auto rows = rows_of<V, S, W, kToSums>(a, plane, weights);
-        rows.sum(all, first_row_of<T>(all, a, plane), all.step * a.target_pitch_bytes);
+        rows.sum(all, first_row_of<kFinishes, T, typename V::Sum>(all, a, plane),
+                 all.step * a.target_pitch_bytes);
       }
     }
   }
@@ -315,16 +336,18 @@ BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
   }
 }
 
-template <class T, bool kToSums, class B>
+template <class T, class Sum, bool kToSums, bool kFinishes, class B>
 BACKOPS_INLINE void sum_blocks(const CombineArgs& a, std::int64_t plane, B blocks) {
   for (std::int64_t next = 0; next < a.run_count;) {
     const Stretch all = take_stretch<kToSums>(a, 1, next);
-    blocks.sum(all, first_row_of<T>(all, a, plane), all.step * a.target_pitch_bytes);
+    blocks.sum(all, first_row_of<kFinishes, T, Sum>(all, a, plane),
+               all.step * a.target_pitch_bytes);
   }
 }
 
-template <class V, class S, class T, class W, bool kToSums>
+template <class V, class S, class T, class W, bool kToSums, bool kFinishes>
 BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
+  using Sum = typename V::Sum;
   constexpr int kVectors = 4;
   static_assert(kVectors * V::width <= kMostBlockColumns && V::width <= kFewestBlockColumns,
                 "scratch is made for no more");
@@ -337,9 +360,11 @@ BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
       const int most = wide && columns - j > V::width ? kVectors * V::width : V::width;
       const int count = columns - j < most ? static_cast<int>(columns - j) : most;
       if (most > V::width) {
-        sum_blocks<T, kToSums>(a, plane, Blocks<V, S, W, kToSums, kVectors>(a, rows, j, count));
+        sum_blocks<T, Sum, kToSums, kFinishes>(
+            a, plane, Blocks<V, S, W, kToSums, kVectors>(a, rows, j, count));
       } else {
-        sum_blocks<T, kToSums>(a, plane, Blocks<V, S, W, kToSums, 1>(a, rows, j, count));
+        sum_blocks<T, Sum, kToSums, kFinishes>(a, plane,
+                                               Blocks<V, S, W, kToSums, 1>(a, rows, j, count));
       }
       j += count;
     }
@@ -347,10 +372,10 @@ BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
   }
 }
 
-template <class V, class S, class T, bool kToSums, class W>
+template <class V, class S, class T, bool kToSums, bool kFinishes, class W>
 void combine_weighted(const CombineArgs& a, W weights) {
-  if (a.block <= kLongestDirectRun) return combine_few<V, S, T, W, kToSums>(a, weights);
-  combine_blocks<V, S, T, W, kToSums>(a, weights);
+  if (a.block <= kLongestDirectRun) return combine_few<V, S, T, W, kToSums, kFinishes>(a, weights);
+  combine_blocks<V, S, T, W, kToSums, kFinishes>(a, weights);
 }
 
 // Elements are multiplied even by one: that makes their NaNs quiet, on every CPU.
@@ -358,9 +383,9 @@ template <class V, class S>
 void combine_to_sums(const CombineArgs& a) {
   using Sum = typename V::Sum;
   if (a.weights) {
-    combine_weighted<V, S, Sum, true>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
+    combine_weighted<V, S, Sum, true, false>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
   } else {
-    combine_weighted<V, S, Sum, true>(a, OneWeight<V>{V::fill(static_cast<Sum>(a.scale))});
+    combine_weighted<V, S, Sum, true, false>(a, OneWeight<V>{V::fill(static_cast<Sum>(a.scale))});
   }
 }
 
@@ -368,9 +393,11 @@ template <class V, class T>
 void combine_to_elements(const CombineArgs& a) {
   using Sum = typename V::Sum;
   if (a.weights) {
-    combine_weighted<V, Sum, T, false>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
+    combine_weighted<V, Sum, T, false, false>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
+  } else if (a.run_factors || a.plane_factors) {
+    combine_weighted<V, Sum, T, false, true>(a, NoWeight{});
   } else {
-    combine_weighted<V, Sum, T, false>(a, NoWeight{});
+    combine_weighted<V, Sum, T, false, false>(a, NoWeight{});
   }
 }
 

@@ -1,5 +1,5 @@
-// The passes that pooling backward is made of. Each works on rows inside one tile and knows nothing
-// of windows: a plan hands it runs of rows to add and tables of lanes to move.
+// The passes that pooling is made of, forward and backward. Each works on rows inside one tile and
+// knows nothing of windows: a plan hands it runs of rows to add and tables of lanes to move.
 //
 // Every sum is taken in the same order by every instruction set, multiplication and addition are
 // never fused, so results are bitwise the same. All pointers may be unaligned. Rows are written
@@ -44,6 +44,9 @@ struct CombineArgs {
   double scale;                // weight of every row where weights is null
   const void* weights;         // in the type of the sums, one per source row
   const void* column_weights;  // in the type of the sums, one per column, or null
+  // Where the target is elements: what their sums are multiplied by last, in the type of the sums.
+  const void* run_factors;    // one per target row, or null
+  const void* plane_factors;  // one per plane, or null
   std::int64_t columns;
   // For runs beyond kLongestDirectRun. Blocks are counted from row 0 of the whole axis, so that a
   // sum does not depend on the tile it is taken in.
@@ -91,6 +94,9 @@ struct SpreadArgs {
   std::int64_t source_pitch_bytes, target_pitch_bytes;
   const Run* runs;
   std::int64_t run_count;
+  // What sums are multiplied by last, in their type.
+  const void* row_factors;      // one per target row, or null
+  const void* column_factors;   // one per target column, or null
   std::int64_t columns;         // of the target
   std::int64_t source_columns;  // readable elements of a source row
   const SpreadTable* table;     // spread only

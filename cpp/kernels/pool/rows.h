@@ -26,6 +26,40 @@ struct Row {
   }
 };
 
+// A row of elements whose sums are multiplied before they are stored: by the row's factor and, if
+// there are any, by one for each column.
+template <class T, class Sum>
+struct FinishedRow {
+  T* row;
+  const Sum* column_factors;
+  Sum factor;
+
+  template <class V, class Kind>
+  BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
+    V own = V::fill(factor);
+    if (column_factors) own = load<V>(kind, column_factors + j, count) * own;
+    store(kind, value * own, row + j, count);
+  }
+};
+
+// The same for rows that are visited in turn, each with a factor of its own.
+template <class T, class Sum>
+struct FinishedRows {
+  T* row;
+  const Sum* factors;  // of this row; null: one for all
+  std::int64_t step;   // to the next row's
+  Sum factor;
+
+  template <class V, class Kind>
+  BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
+    store(kind, value * V::fill(factors ? *factors * factor : factor), row + j, count);
+  }
+  BACKOPS_INLINE void move(std::int64_t bytes) {
+    row = reinterpret_cast<T*>(reinterpret_cast<char*>(row) + bytes);
+    if (factors) factors += step;
+  }
+};
+
 // The first bytes of one row to another, both in a cache. Overlapping copies of a size the compiler
 // knows: rows are too short for calls.
 inline void copy_row(char* to, const char* from, std::int64_t bytes) {

@@ -15,11 +15,19 @@ BACKOPS_INLINE void for_rows(const SpreadArgs& a, const Body& body) {
   const std::int64_t source_pitch = a.source_pitch_bytes, target_pitch = a.target_pitch_bytes;
   const std::int64_t columns = a.columns, ahead = a.announce_bytes;
   const Run* const runs = a.runs;
+  const auto* const row_factors = static_cast<const Sum*>(a.row_factors);
+  const auto* const column_factors = static_cast<const Sum*>(a.column_factors);
+  const bool finishes = row_factors || column_factors;
   for (std::int64_t plane = 0; plane < planes; ++plane) {
     char* const target = a.target + a.target_offsets[plane];
     for (std::int64_t r = 0; r < run_count; ++r, source += source_pitch) {
       write_rows<T>(target + runs[r].target * target_pitch, target_pitch, runs[r].repeat, columns,
-                    ahead, [&](auto to) { body(reinterpret_cast<const Sum*>(source), to); });
+                    ahead, [&](auto to) {
+                      const Sum* const sums = reinterpret_cast<const Sum*>(source);
+                      if (!finishes) return body(sums, to);
+                      const Sum factor = row_factors ? row_factors[runs[r].target] : Sum{1};
+                      body(sums, FinishedRow<T, Sum>{to.row, column_factors, factor});
+                    });
     }
   }
 }
@@ -379,11 +387,21 @@ BACKOPS_INLINE std::int64_t fill_joined(const SpreadArgs& a) {
   return rows;
 }
 
+// Windows over all columns leave these no factors of their own.
+template <class V, class T>
+BACKOPS_INLINE V finished(const Row<T>&, V sum) {
+  return sum;
+}
+template <class V, class T, class Sum>
+BACKOPS_INLINE V finished(const FinishedRow<T, Sum>& row, V sum) {
+  return sum * V::fill(row.factor);
+}
+
 template <class V, class T>
 BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
   using Sum = typename V::Sum;
   SpreadArgs rest = a;
-  if (a.source_pitch_bytes == sizeof(Sum) && rows_are_joined<T>(a)) {
+  if (a.source_pitch_bytes == sizeof(Sum) && !a.row_factors && rows_are_joined<T>(a)) {
     const std::int64_t filled = fill_joined<V, T>(a);
     rest.source += filled * a.source_pitch_bytes;
     rest.target_offsets += filled;
@@ -399,7 +417,7 @@ BACKOPS_FLATTEN void fill(const SpreadArgs& a) {
       return;
     }
     T elements[V::width];
-    V::fill(*source).store(elements);
+    finished(target, V::fill(*source)).store(elements);
     const V value = repeated<V>(elements[0]);
     for (std::int64_t next = 0; next < columns; next += kStored) {
       value.store(reinterpret_cast<Sum*>(target.row + (next < last ? next : last)));

@@ -11,68 +11,71 @@ namespace {
 // Shorter pieces are not worth their unaligned ends.
 constexpr std::int64_t kShortestStream = 1024;
 
-// Whether grad_input's folded axes lie one after the other.
+// Whether the target's folded axes lie one after the other.
 bool is_foldable(const PoolPlan::Impl& plan, const PoolStrides& target) {
   std::int64_t expected = static_cast<std::int64_t>(plan.element_bytes());
   for (int axis = kColumns; axis > kColumns - plan.folded_axes; --axis) {
-    const std::int64_t size = plan.by_rows->axes[axis].in();
+    const std::int64_t size = plan.by_rows->axes[axis].targets();
     if (!has_stride(size, target.axis[axis], expected)) return false;
     expected *= size;
   }
   return true;
 }
 
-const PoolGeometry& choose_geometry(const PoolPlan::Impl& plan, const PoolStrides& target) {
+// The tensor of the forward input's shape, which is mostly the larger one, decides.
+const PoolGeometry& choose_geometry(const PoolPlan::Impl& plan, const PoolStrides& source,
+                                    const PoolStrides& target) {
   const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
   if (plan.folded && is_foldable(plan, target)) return *plan.folded;
+  const PoolStrides& input = plan.problem.is_forward() ? source : target;
   const bool rows_contiguous =
-      has_stride(plan.by_rows->axes[kColumns].in(), target.axis[kColumns], element_bytes);
-  if (!rows_contiguous && plan.by_lanes && target.channel == element_bytes) return *plan.by_lanes;
+      has_stride(plan.by_rows->axes[kColumns].in(), input.axis[kColumns], element_bytes);
+  if (!rows_contiguous && plan.by_lanes && input.channel == element_bytes) return *plan.by_lanes;
   return *plan.by_rows;
 }
 
 bool needs_packing(const PoolPlan::Impl& plan, const PoolGeometry& g, const PoolStrides& source) {
   if (plan.problem.rounding != Rounding::none) return true;
   const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
-  const std::int64_t columns = g.axes[kColumns].out();
+  const std::int64_t columns = g.axes[kColumns].sources();
   if (g.inner != Inner::lanes) return !has_stride(columns, source.axis[kColumns], element_bytes);
   return source.channel != element_bytes || g.tile_lanes != g.lanes ||
          !has_stride(columns, source.axis[kColumns], element_bytes * g.lanes);
 }
 
-// Whether a tile's rows of grad_input are contiguous pieces long enough to stream.
+// Whether a tile's rows of targets are contiguous pieces long enough to stream.
 bool can_stream(const PoolGeometry& g, const PoolStrides& target, std::int64_t element_bytes) {
   const bool lanes = g.inner == Inner::lanes;
   const std::int64_t column_bytes = element_bytes * g.lanes;
   if (lanes && (g.tile_lanes != g.lanes || target.channel != element_bytes)) return false;
-  if (!has_stride(g.axes[kColumns].in(), target.axis[kColumns], column_bytes)) return false;
+  if (!has_stride(g.axes[kColumns].targets(), target.axis[kColumns], column_bytes)) return false;
   const std::int64_t row_bytes = g.tile[kColumns] * column_bytes;
-  const bool rows_join = g.tile[kColumns] == g.axes[kColumns].in() &&
-                         has_stride(g.axes[kRows].in(), target.axis[kRows], row_bytes);
+  const bool rows_join = g.tile[kColumns] == g.axes[kColumns].targets() &&
+                         has_stride(g.axes[kRows].targets(), target.axis[kRows], row_bytes);
   return (rows_join ? row_bytes * g.tile[kRows] : row_bytes) >= kShortestStream;
 }
 
 }  // namespace
 
-PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& grad_output,
-                 const TensorView& grad_input) {
-  const PoolStrides source = strides_of(plan, grad_output), target = strides_of(plan, grad_input);
-  const PoolGeometry& geometry = choose_geometry(plan, target);
+PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& source_view,
+                 const TensorView& target_view) {
+  const PoolStrides source = strides_of(plan, source_view), target = strides_of(plan, target_view);
+  const PoolGeometry& geometry = choose_geometry(plan, source, target);
   const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
   const bool lanes = geometry.inner == Inner::lanes;
   const std::int64_t inner_stride = lanes ? target.channel : target.axis[kColumns];
-  const std::int64_t inner_size = lanes ? geometry.lanes : geometry.axes[kColumns].in();
+  const std::int64_t inner_size = lanes ? geometry.lanes : geometry.axes[kColumns].targets();
   const Cpu& cpu = active_cpu();
   // Rows of channels are summed and written in bursts too long for any CPU to absorb.
   const bool helps = lanes || !cpu.absorbs_stores;
-  const bool stream = dense_bytes(plan.problem.input_shape, plan.problem.ndim,
+  const bool stream = dense_bytes(plan.legal.target_shape(), plan.problem.ndim,
                                   plan.problem.dtype) >= cpu.stream_bytes() &&
                       helps && can_stream(geometry, target, element_bytes);
   const bool direct = !stream && has_stride(inner_size, inner_stride, element_bytes);
   return {plan,
           geometry,
-          grad_output,
-          grad_input,
+          source_view,
+          target_view,
           source,
           target,
           element_bytes,

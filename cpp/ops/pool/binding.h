@@ -11,20 +11,20 @@ namespace backops {
 struct PoolBinding {
   const PoolPlan::Impl& plan;
   const PoolGeometry& geometry;
-  const TensorView& grad_output;
-  const TensorView& grad_input;
+  const TensorView& source_view;
+  const TensorView& target_view;
   PoolStrides source, target;
   std::int64_t element_bytes;
-  bool pack;                    // grad_output goes through a dense copy
-  bool direct;                  // passes write to grad_input; otherwise to an image that is copied
+  bool pack;                    // the source goes through a dense copy
+  bool direct;                  // passes write to the target; otherwise to an image that is copied
   bool stream;                  // the image is copied past the caches
   std::int64_t announce_bytes;  // see CombineArgs
 
   bool is_lanes() const { return geometry.inner == Inner::lanes; }
 };
 
-PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& grad_output,
-                 const TensorView& grad_input);
+PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& source_view,
+                 const TensorView& target_view);
 
 // A size of 1 has no stride that could matter.
 inline bool has_stride(std::int64_t size, std::int64_t stride, std::int64_t expected) {

@@ -9,8 +9,8 @@
 namespace backops {
 namespace {
 
-// Elements of grad_input in a tile: enough for the start of a tile not to matter, and no more than
-// stay in the second-level cache together with what they are made of. Large problems have large
+// Elements of a tile, of targets or of sources, whichever are more: enough for the start of a tile
+// not to matter, and no more than stay in the second-level cache. Large problems have large
 // tiles, as long as there are some hundreds of them for threads to share: where a tile ends, so
 // does what the CPU reads and writes ahead.
 constexpr std::int64_t kFewestTileElements = 16384, kMostTileElements = 65536;
@@ -52,41 +52,58 @@ PoolGeometry::PoolGeometry(const std::vector<AxisWindows>& all_axes, Inner inner
       inner == Inner::slide ? slide_kernel() : axes[kColumns].longest_cover();
   if (inner == Inner::slide && longest > kLongestDirectSlide) levels = levels_for(longest, base);
   if (inner == Inner::spread && longest > kLongestDirectSpread) levels = levels_for(longest, base);
-  choose_tile();
   step_elements_ = kStepBytes / static_cast<std::int64_t>(element_bytes);
+  can_pack = true;
+  fit(element_bytes, sum_bytes);
+  if (!usable) {
+    can_pack = false;
+    fit(element_bytes, sum_bytes);
+  }
+  count_tiles();
+}
+
+void PoolGeometry::fit(std::size_t element_bytes, std::size_t sum_bytes) {
+  choose_tile();
   do {
     place_scratch(element_bytes, sum_bytes);
     usable = bytes <= kMaxScratchBytes;
   } while (!usable && shrink_tile());
-  count_tiles();
 }
 
 void PoolGeometry::choose_tile() {
-  const std::int64_t in[kAxes] = {axes[kDepth].in(), axes[kRows].in(), axes[kColumns].in()};
-  const double elements = static_cast<double>(planes) * static_cast<double>(lanes) *
-                          static_cast<double>(in[kDepth]) * static_cast<double>(in[kRows]) *
-                          static_cast<double>(in[kColumns]);
+  std::int64_t in[kAxes], density[kAxes];  // targets, and sources for each of them
+  double elements = static_cast<double>(planes) * static_cast<double>(lanes);
+  for (int axis = 0; axis < kAxes; ++axis) {
+    in[axis] = axes[axis].targets();
+    density[axis] = ceil_divide(axes[axis].sources(), in[axis]);
+    elements *= static_cast<double>(std::max(in[axis], axes[axis].sources()));
+  }
   const auto wanted = static_cast<std::int64_t>(std::clamp(elements / kTilesToShare,
                                                            static_cast<double>(kFewestTileElements),
                                                            static_cast<double>(kMostTileElements)));
   const auto share = [wanted](std::int64_t used) {
     return std::max<std::int64_t>(1, wanted / used);
   };
+  const auto most = [wanted](std::int64_t used, std::int64_t times) {
+    return used > wanted || times > wanted ? wanted + 1 : used * times;
+  };
   tile_lanes = std::min<std::int64_t>(lanes, kMaxTileColumns);
-  tile[kColumns] =
-      std::min(in[kColumns],
-               inner == Inner::lanes ? std::min(share(tile_lanes), kMaxTileRows) : kMaxTileColumns);
+  const std::int64_t most_columns =
+      inner == Inner::lanes ? std::min(share(most(tile_lanes, density[kColumns])), kMaxTileRows)
+                            : std::max<std::int64_t>(1, kMaxTileColumns / density[kColumns]);
+  tile[kColumns] = std::min(in[kColumns], most_columns);
   // Tiles that begin at a multiple of the stride share their tables.
   const std::int64_t period = axes[kColumns].period();
   if (period > 1 && period <= tile[kColumns] && tile[kColumns] < in[kColumns]) {
     tile[kColumns] -= tile[kColumns] % period;
   }
   // Several times the longest cover, or most of a tile's work would be its neighbours' too.
-  std::int64_t used = tile[kColumns] * tile_lanes;
-  tile[kRows] = even_piece(in[kRows], share(used), 4 * axes[kRows].longest_cover());
-  used *= tile[kRows];
-  tile[kDepth] = even_piece(in[kDepth], share(used), 4 * axes[kDepth].longest_cover());
-  used *= tile[kDepth];
+  std::int64_t used = most(tile[kColumns] * density[kColumns], tile_lanes);
+  for (const int axis : {kRows, kDepth}) {
+    tile[axis] =
+        even_piece(in[axis], share(most(used, density[axis])), 4 * axes[axis].sharing_targets());
+    used = most(used, tile[axis] * density[axis]);
+  }
   tile_planes = std::min({std::max<std::int64_t>(planes, 1), share(used), kMaxTilePlanes});
 }
 
@@ -104,8 +121,8 @@ void PoolGeometry::choose_step() {
   const std::int64_t row = std::max<std::int64_t>(1, std::min<std::int64_t>(elements, longest_row));
   level_rows = std::max<std::int64_t>(1, kLevelElements / row);
   // Partial sums of long runs are kept within a step: it holds the rows of two blocks.
-  const std::int64_t longest = axes[kRows].longest_cover();
-  const std::int64_t least = longest > kLongestDirectRun ? 2 * longest : 1;
+  const std::int64_t least =
+      axes[kRows].longest_cover() > kLongestDirectRun ? 2 * axes[kRows].sharing_targets() : 1;
   step_rows = std::min(tile[kRows], std::max(least, elements / row));
   step_planes =
       step_rows < tile[kRows]
@@ -156,9 +173,12 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
   for (int axis = 0; axis < kAxes; ++axis) {
     const bool has_runs = axis != kColumns || inner == Inner::lanes;
     place(runs[axis], has_runs ? static_cast<double>(tile[axis]) : 0, sizeof(Run));
-    place(weights[axis], static_cast<double>(source[axis]), sum_bytes);
+    place(weights[axis], static_cast<double>(std::max(source[axis], tile[axis])), sum_bytes);
   }
-  place(packed, plane_count * source_depth * source_rows * row_elements, element_bytes);
+  place(row_weights, rows, sum_bytes);
+  place(step_factors, rows, sum_bytes);
+  place(packed, can_pack ? plane_count * source_depth * source_rows * row_elements : 0,
+        element_bytes);
   place(depth_sums, sums_depth ? plane_count * depth * source_rows * row_elements : 0, sum_bytes);
   place(row_sums, static_cast<double>(step_planes * step_rows) * row_sum_elements, sum_bytes);
   double partial_elements = static_cast<double>(levels - 1) *
@@ -180,7 +200,7 @@ void PoolGeometry::count_tiles() {
   lane_tiles = ceil_divide(lanes, tile_lanes);
   tasks = plane_tiles * lane_tiles;
   for (int axis = 0; axis < kAxes; ++axis) {
-    axis_tiles[axis] = ceil_divide(axes[axis].in(), tile[axis]);
+    axis_tiles[axis] = ceil_divide(axes[axis].targets(), tile[axis]);
     tasks *= axis_tiles[axis];
   }
 }

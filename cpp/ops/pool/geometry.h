@@ -32,8 +32,9 @@ struct PoolGeometry {
   std::int64_t lanes;   // channels side by side in memory (Inner::lanes), otherwise 1
   bool sums_depth;      // depth needs a pass of its own
   bool usable;          // false: some window is too long for any tile
+  bool can_pack;        // there is room for a dense copy of the sources of a tile
 
-  // Sizes of a whole tile, of grad_input and (at most) of the grad_output it needs.
+  // Sizes of a whole tile: its targets and (at most) the sources they need.
   std::int64_t tile_planes, tile_lanes, tile[kAxes], source[kAxes];
   std::int64_t step_planes, step_rows;  // that the row and column passes take at once
   std::int64_t plane_tiles, lane_tiles, axis_tiles[kAxes], tasks;
@@ -44,12 +45,13 @@ struct PoolGeometry {
   Scratch plane_images;                  // and in the image
   Scratch from, to;                      // offsets for one pass: of planes or rows
   Scratch runs[kAxes], weights[kAxes];
-  Scratch packed;      // grad_output of the tile, dense, in its own dtype
-  Scratch depth_sums;  // after the depth pass
-  Scratch row_sums;    // after the row pass
-  Scratch partial;     // partial sums of long runs, or levels
-  Scratch image;       // grad_input of the tile, dense, in its own dtype
-  std::size_t bytes;   // of all of these
+  Scratch packed;                     // sources of the tile, dense, in their own dtype
+  Scratch depth_sums;                 // after the depth pass
+  Scratch row_sums;                   // after the row pass
+  Scratch partial;                    // partial sums of long runs, or levels
+  Scratch row_weights, step_factors;  // where sums are finished: of all rows, of those of a step
+  Scratch image;                      // targets of the tile, dense, in their own dtype
+  std::size_t bytes;                  // of all of these
 
   PoolGeometry(const std::vector<AxisWindows>& axes, Inner inner, std::int64_t planes,
                std::int64_t lanes, bool depth_is_weighted, std::size_t element_bytes,
@@ -61,6 +63,7 @@ struct PoolGeometry {
 
  private:
   std::int64_t step_elements_;  // sums that a step is to have
+  void fit(std::size_t element_bytes, std::size_t sum_bytes);
   void choose_tile();
   void choose_step();
   void place_scratch(std::size_t element_bytes, std::size_t sum_bytes);

@@ -26,13 +26,16 @@ struct PoolPlan::Impl {
 
   // The pooled axes in the order the passes take them. Axes of size 1 come first, so that the last
   // pass always has the longest rows there are.
-  int dim[kAxes];        // axis of the tensors, or -1 for one added to make three
-  bool weighted[kAxes];  // windows along it have different divisors
-  double scale;          // product of all weights that are the same for all windows
+  int dim[kAxes];  // axis of the tensors, or -1 for one added to make three
+  // Windows along it have different divisors: sources are weighted before they are added (backward)
+  // or sums are finished by a factor each (forward).
+  bool weighted[kAxes], finished[kAxes];
+  double scale;                // what all sources are multiplied by
+  double target_scale[kAxes];  // what of it is taken back where sums are finished
 
   // The same problem for each kind of memory layout; which one runs is seen from the strides.
   std::optional<PoolGeometry> by_rows;   // columns contiguous, and every layout without a better
-  std::optional<PoolGeometry> folded;    // grad_input contiguous under windows that cover it all
+  std::optional<PoolGeometry> folded;    // target contiguous under windows that cover it all
   std::optional<PoolGeometry> by_lanes;  // channels contiguous
   int folded_axes = 0;                   // how many of the last axes are folded into one
   SpreadTables tables;                   // for by_rows
@@ -48,11 +51,12 @@ struct PoolPlan::Impl {
 };
 
 // Runs a plan whose windows fit no tile, element by element and without scratch memory.
-void run_pool_plain(const PoolPlan::Impl& plan, const TensorView& grad_output,
-                    const TensorView& grad_input, int threads) noexcept;
+void run_pool_plain(const PoolPlan::Impl& plan, const TensorView& source, const TensorView& target,
+                    int threads) noexcept;
 
-void run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& grad_output,
-                    const TensorView& grad_input, char* workspace, int threads) noexcept;
+// False: nothing was done, for want of room to make these sources dense.
+bool run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& source, const TensorView& target,
+                    char* workspace, int threads) noexcept;
 
 // Strides of a tensor by the plan's axes.
 struct PoolStrides {

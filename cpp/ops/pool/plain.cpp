@@ -11,8 +11,8 @@ namespace {
 
 struct PlainJob {
   const PoolPlan::Impl& plan;
-  const TensorView& grad_output;
-  const TensorView& grad_input;
+  const TensorView& source_view;
+  const TensorView& target_view;
   PoolStrides source, target;
   TaskQueue planes;
 };
@@ -32,25 +32,39 @@ float rounded(float value, Rounding rounding) {
 }
 double rounded(double value, Rounding) { return value; }
 
+// 1 / divisor of the outputs at these places, as far as they differ.
+double weight_at(const PoolPlan::Impl& plan, const bool (&differs)[kAxes],
+                 const std::int64_t (&at)[kAxes]) {
+  double weight = 1;
+  for (int axis = 0; axis < kAxes; ++axis) {
+    const AxisWindows& windows = plan.axes[static_cast<std::size_t>(axis)];
+    if (differs[axis]) weight /= static_cast<double>(windows.divisor(at[axis]));
+  }
+  return weight;
+}
+
 // Sums in double: a window here may have millions of elements.
 template <class E>
-double covered_sum(const PlainJob& job, const char* plane, const Cover (&cover)[kAxes]) {
+double covered_sum(const PlainJob& job, const char* plane, const std::int64_t (&target)[kAxes]) {
+  const PoolPlan::Impl& plan = job.plan;
+  const bool is_weighted = plan.weighted[kDepth] || plan.weighted[kRows] || plan.weighted[kColumns];
+  Cover cover[kAxes];
+  double scale = plan.scale * weight_at(plan, plan.finished, target);
+  for (int axis = 0; axis < kAxes; ++axis) {
+    cover[axis] = plan.axes[static_cast<std::size_t>(axis)].cover(target[axis]);
+    scale *= plan.target_scale[axis];
+  }
   double sum = 0;
-  for (std::int64_t d = cover[kDepth].first; d < cover[kDepth].last; ++d) {
-    for (std::int64_t r = cover[kRows].first; r < cover[kRows].last; ++r) {
-      for (std::int64_t c = cover[kColumns].first; c < cover[kColumns].last; ++c) {
-        const std::int64_t at[kAxes] = {d, r, c};
-        double weight = job.plan.scale;
-        std::int64_t offset = 0;
-        for (int axis = 0; axis < kAxes; ++axis) {
-          offset += at[axis] * job.source.axis[axis];
-          if (job.plan.weighted[axis]) {
-            weight /= static_cast<double>(
-                job.plan.axes[static_cast<std::size_t>(axis)].divisor(at[axis]));
-          }
-        }
-        const auto value = widen(load_unaligned<E>(plane + offset));
-        sum += weight * static_cast<double>(rounded(value, job.plan.problem.rounding));
+  std::int64_t at[kAxes];
+  for (at[kDepth] = cover[kDepth].first; at[kDepth] < cover[kDepth].last; ++at[kDepth]) {
+    for (at[kRows] = cover[kRows].first; at[kRows] < cover[kRows].last; ++at[kRows]) {
+      const char* const row =
+          plane + at[kDepth] * job.source.axis[kDepth] + at[kRows] * job.source.axis[kRows];
+      for (at[kColumns] = cover[kColumns].first; at[kColumns] < cover[kColumns].last;
+           ++at[kColumns]) {
+        const auto value = widen(load_unaligned<E>(row + at[kColumns] * job.source.axis[kColumns]));
+        const double weight = is_weighted ? scale * weight_at(plan, plan.weighted, at) : scale;
+        sum += weight * static_cast<double>(rounded(value, plan.problem.rounding));
       }
     }
   }
@@ -59,17 +73,17 @@ double covered_sum(const PlainJob& job, const char* plane, const Cover (&cover)[
 
 template <class E>
 void write_plane(const PlainJob& job, const char* source, char* target) {
-  for (std::int64_t d = 0; d < job.plan.axes[kDepth].in(); ++d) {
-    for (std::int64_t r = 0; r < job.plan.axes[kRows].in(); ++r) {
-      for (std::int64_t c = 0; c < job.plan.axes[kColumns].in(); ++c) {
-        const Cover cover[kAxes] = {job.plan.axes[kDepth].cover(d), job.plan.axes[kRows].cover(r),
-                                    job.plan.axes[kColumns].cover(c)};
+  const std::vector<AxisWindows>& axes = job.plan.axes;
+  std::int64_t at[kAxes];
+  for (at[kDepth] = 0; at[kDepth] < axes[kDepth].targets(); ++at[kDepth]) {
+    for (at[kRows] = 0; at[kRows] < axes[kRows].targets(); ++at[kRows]) {
+      for (at[kColumns] = 0; at[kColumns] < axes[kColumns].targets(); ++at[kColumns]) {
         using Sum = decltype(widen(E{}));
         E result;
-        narrow(static_cast<Sum>(covered_sum<E>(job, source, cover)), &result);
-        std::memcpy(target + d * job.target.axis[kDepth] + r * job.target.axis[kRows] +
-                        c * job.target.axis[kColumns],
-                    &result, sizeof result);
+        narrow(static_cast<Sum>(covered_sum<E>(job, source, at)), &result);
+        char* to = target;
+        for (int axis = 0; axis < kAxes; ++axis) to += at[axis] * job.target.axis[axis];
+        std::memcpy(to, &result, sizeof result);
       }
     }
   }
@@ -82,20 +96,20 @@ void work_on_planes(void* context, int worker) {
   job.planes.work(worker, [&](std::int64_t plane) {
     const std::int64_t batch = plane / channels, channel = plane % channels;
     write_plane<E>(job,
-                   job.grad_output.data + batch * job.source.batch + channel * job.source.channel,
-                   job.grad_input.data + batch * job.target.batch + channel * job.target.channel);
+                   job.source_view.data + batch * job.source.batch + channel * job.source.channel,
+                   job.target_view.data + batch * job.target.batch + channel * job.target.channel);
   });
 }
 
 }  // namespace
 
-void run_pool_plain(const PoolPlan::Impl& plan, const TensorView& grad_output,
-                    const TensorView& grad_input, int threads) noexcept {
+void run_pool_plain(const PoolPlan::Impl& plan, const TensorView& source_view,
+                    const TensorView& target_view, int threads) noexcept {
   PlainJob job{plan,
-               grad_output,
-               grad_input,
-               strides_of(plan, grad_output),
-               strides_of(plan, grad_input),
+               source_view,
+               target_view,
+               strides_of(plan, source_view),
+               strides_of(plan, target_view),
                TaskQueue(plan.batch() * plan.channels(), threads)};
   switch (plan.problem.dtype) {
     case DType::float16: return run_parallel(threads, work_on_planes<Float16>, &job);

@@ -1,6 +1,7 @@
 #include "ops/pool/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -15,9 +16,11 @@ namespace {
 AxisWindows windows_of(const PoolProblem& p, const std::int64_t* output_shape, int axis) {
   const int dim = p.ndim - p.rank + axis;
   const std::int64_t in = p.input_shape[dim], out = output_shape[dim];
-  if (p.adaptive) return AxisWindows::adaptive(in, out);
-  return AxisWindows::fixed(in, out, p.kernel_size[axis], p.stride[axis], p.padding[axis],
-                            p.count_include_pad);
+  const AxisWindows windows = p.adaptive
+                                  ? AxisWindows::adaptive(in, out)
+                                  : AxisWindows::fixed(in, out, p.kernel_size[axis], p.stride[axis],
+                                                       p.padding[axis], p.count_include_pad);
+  return p.is_forward() ? windows.transposed() : windows;
 }
 
 // Windows in the order of the passes; fills Impl::dim.
@@ -37,7 +40,13 @@ std::vector<AxisWindows> order_axes(const PoolProblem& p, const std::int64_t* ou
 }
 
 Inner inner_of(const AxisWindows& columns) {
-  return columns.is_global() ? Inner::fill : columns.slides() ? Inner::slide : Inner::spread;
+  return columns.is_constant() ? Inner::fill : columns.slides() ? Inner::slide : Inner::spread;
+}
+
+// A power of two, so that nothing is rounded, that is no less than the number of terms: sums of
+// sources divided by it do not overflow. What is left of the division is done to the sums.
+double headroom(const AxisWindows& axis) {
+  return std::exp2(std::ceil(std::log2(static_cast<double>(axis.longest_cover()))));
 }
 
 const char* name_of(Inner inner) {
@@ -59,8 +68,12 @@ PoolPlan::Impl::Impl(const LegalPoolProblem& asked, Isa isa) : legal(asked) {
   const bool overridden = !problem.adaptive && problem.divisor_override != 0;
   scale = overridden ? 1.0 / static_cast<double>(problem.divisor_override) : 1.0;
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
-    weighted[axis] = !overridden && !axes[axis].has_one_divisor();
-    if (!overridden && !weighted[axis]) scale /= static_cast<double>(axes[axis].divisor(0));
+    const bool differ = !overridden && !axes[axis].has_one_divisor();
+    if (!overridden && !differ) scale /= static_cast<double>(axes[axis].divisor(0));
+    weighted[axis] = differ && !problem.is_forward();
+    finished[axis] = differ && problem.is_forward();
+    target_scale[axis] = finished[axis] ? headroom(axes[axis]) : 1.0;
+    scale /= target_scale[axis];
   }
 
   const std::int64_t planes = batch() * channels();
@@ -78,12 +91,12 @@ PoolPlan::Impl::Impl(const LegalPoolProblem& asked, Isa isa) : legal(asked) {
   if (by_rows->inner == Inner::spread) {
     tables = SpreadTables(axes[kColumns], by_rows->tile[kColumns], kernels->width, by_rows->levels);
   }
-  if (axes[kColumns].is_global()) {
+  if (axes[kColumns].is_constant() && !problem.is_forward()) {
     std::int64_t columns = axes[kColumns].in();
     folded_axes = 1;
     std::vector<AxisWindows> rest = axes;
     for (const std::size_t axis : {kRows, kDepth}) {
-      if (!axes[axis].is_global()) break;
+      if (!axes[axis].is_constant()) break;
       columns *= axes[axis].in();
       rest[axis] = AxisWindows::identity(1);
       ++folded_axes;
@@ -130,10 +143,10 @@ std::size_t PoolPlan::table_bytes() const {
   return bytes;
 }
 
-void PoolPlan::check_memory(const TensorView& grad_output, const TensorView& grad_input,
+void PoolPlan::check_memory(const TensorView& source, const TensorView& target,
                             const void* workspace, std::size_t bytes) const {
-  const RunTensor tensors[] = {{"{grad_output}", &grad_output, false},
-                               {"{grad_input}", &grad_input, true}};
+  const RunTensor tensors[] = {{problem().source_name(), &source, false},
+                               {problem().target_name(), &target, true}};
   backops::check_memory(tensors, std::size(tensors), workspace, bytes);
 }
 
@@ -148,13 +161,13 @@ PoolStrides strides_of(const PoolPlan::Impl& plan, const TensorView& view) {
   return strides;
 }
 
-void PoolPlan::run(const TensorView& grad_output, const TensorView& grad_input, void* workspace,
+void PoolPlan::run(const TensorView& source, const TensorView& target, void* workspace,
                    int threads) const noexcept {
   if (impl_->batch() == 0) return;
-  if (impl_->by_rows) {
-    return run_pool_tiles(*impl_, grad_output, grad_input, static_cast<char*>(workspace), threads);
+  if (!impl_->by_rows ||
+      !run_pool_tiles(*impl_, source, target, static_cast<char*>(workspace), threads)) {
+    run_pool_plain(*impl_, source, target, threads);
   }
-  run_pool_plain(*impl_, grad_output, grad_input, threads);
 }
 
 }  // namespace backops

@@ -1,4 +1,5 @@
-// Gradient of average pooling with respect to its input: fixed or adaptive windows, 1-D to 3-D.
+// Average pooling and its gradient with respect to the input: fixed or adaptive windows, 1-D to
+// 3-D.
 //
 //   PoolProblem       what is asked
 //   LegalPoolProblem  that it has an answer
@@ -20,12 +21,19 @@ namespace backops {
 
 constexpr int kMaxRank = 3;
 
+// What is read, the source, and what is written, the target.
+enum class PoolDirection : std::uint8_t {
+  backward,  // {grad_output} to {grad_input}, which has the shape of {input}
+  forward    // {input} to {output}
+};
+
 struct PoolProblem {
+  PoolDirection direction = PoolDirection::backward;
   int rank = 2;  // number of pooled axes, the last ones
   DType dtype = DType::float32;
   Rounding rounding = Rounding::none;
-  int ndim = 4;  // rank + 1 (unbatched) or rank + 2
-  std::int64_t input_shape[kMaxDims] = {};
+  int ndim = 4;                             // rank + 1 (unbatched) or rank + 2
+  std::int64_t input_shape[kMaxDims] = {};  // of the forward operator, whatever the direction
 
   bool adaptive = false;
   std::int64_t output_size[kMaxRank] = {};  // adaptive only
@@ -36,6 +44,11 @@ struct PoolProblem {
   bool ceil_mode = false;
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;  // 0: none
+
+  bool is_forward() const { return direction == PoolDirection::forward; }
+  // As errors name the tensors.
+  const char* source_name() const { return is_forward() ? "{input}" : "{grad_output}"; }
+  const char* target_name() const { return is_forward() ? "{output}" : "{grad_input}"; }
 };
 
 // A problem that was checked: whoever has one need not check it again. A plan may take long to
@@ -46,19 +59,28 @@ class BACKOPS_API LegalPoolProblem {
   explicit LegalPoolProblem(const PoolProblem& problem);
 
   const PoolProblem& problem() const { return problem_; }
-  const std::int64_t* output_shape() const { return output_shape_; }      // of grad_output
+  const std::int64_t* output_shape() const { return output_shape_; }  // of {output}, {grad_output}
+  const std::int64_t* source_shape() const {
+    return problem_.is_forward() ? problem_.input_shape : output_shape_;
+  }
+  const std::int64_t* target_shape() const {
+    return problem_.is_forward() ? output_shape_ : problem_.input_shape;
+  }
   void set_rounding(Rounding rounding) { problem_.rounding = rounding; }  // all are legal
 
-  // Throws Error unless the tensor fits.
-  void check_grad_output(const TensorView& grad_output) const;
+  // Throw Error unless the tensor fits; the target's elements must not share memory.
+  void check_source(const TensorView& source) const;
+  void check_target(const TensorView& target) const;
 
  private:
+  void check_output(const TensorView& output, const char* name, const char* because) const;
+
   PoolProblem problem_;
   std::int64_t output_shape_[kMaxDims] = {};
 };
 
-// Of every problem, legal or not: throws Error unless the tensor has the input's dtype and shape,
-// and one memory location per element.
+// What check_target does for a gradient, of every problem, legal or not: throws Error unless the
+// tensor has the input's dtype and shape, and one memory location per element.
 BACKOPS_API void check_pool_grad_input(const PoolProblem& problem, const TensorView& grad_input);
 
 class BACKOPS_API PoolPlan {
@@ -79,19 +101,15 @@ class BACKOPS_API PoolPlan {
   std::size_t workspace_bytes(int threads) const;
   std::size_t table_bytes() const;  // what the plan itself holds, as far as it grows with shapes
 
-  // Throw Error unless the tensor fits the problem. `grad_input` is the tensor to be written.
-  void check_grad_output(const TensorView& grad_output) const {
-    legal().check_grad_output(grad_output);
-  }
-  void check_grad_input(const TensorView& grad_input) const {
-    check_pool_grad_input(problem(), grad_input);
-  }
-  // Where they lie, if they have data: grad_input apart from grad_output, both from the workspace.
-  void check_memory(const TensorView& grad_output, const TensorView& grad_input,
+  // As those of the problem.
+  void check_source(const TensorView& source) const { legal().check_source(source); }
+  void check_target(const TensorView& target) const { legal().check_target(target); }
+  // Where they lie, if they have data: the target apart from the source, both from the workspace.
+  void check_memory(const TensorView& source, const TensorView& target,
                     const void* workspace = nullptr, std::size_t bytes = 0) const;
 
   // Both tensors have passed their checks; `workspace` has workspace_bytes(threads) bytes.
-  void run(const TensorView& grad_output, const TensorView& grad_input, void* workspace,
+  void run(const TensorView& source, const TensorView& target, void* workspace,
            int threads) const noexcept;
 
   struct Impl;

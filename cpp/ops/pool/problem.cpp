@@ -58,15 +58,16 @@ LegalPoolProblem::LegalPoolProblem(const PoolProblem& p) : problem_(p) {
     output_shape_[channels_and_batch + axis] =
         p.adaptive ? p.output_size[axis] : pooled_size(p, axis);
   }
-  check_sizes("{grad_output}", output_shape_, p.ndim, batched);
-  check_bytes("{grad_output}", output_shape_, p.ndim, p.dtype);
+  const char* const output = p.is_forward() ? "{output}" : "{grad_output}";
+  check_sizes(output, output_shape_, p.ndim, batched);
+  check_bytes(output, output_shape_, p.ndim, p.dtype);
 }
 
-void LegalPoolProblem::check_grad_output(const TensorView& grad_output) const {
+void LegalPoolProblem::check_output(const TensorView& output, const char* name,
+                                    const char* because) const {
   const PoolProblem& p = problem_;
-  check_dtype("{grad_output}", grad_output.dtype, p.dtype, " as planned");
-  if (grad_output.ndim == p.ndim &&
-      std::equal(output_shape_, output_shape_ + p.ndim, grad_output.shape)) {
+  check_dtype(name, output.dtype, p.dtype, because);
+  if (output.ndim == p.ndim && std::equal(output_shape_, output_shape_ + p.ndim, output.shape)) {
     return;
   }
   const std::string input = "{input} " + shape_text(p.input_shape, p.ndim);
@@ -75,8 +76,24 @@ void LegalPoolProblem::check_grad_output(const TensorView& grad_output) const {
                  : " with {kernel_size} " + shape_text(p.kernel_size, p.rank) + ", {stride} " +
                        shape_text(p.stride, p.rank) + ", {padding} " +
                        shape_text(p.padding, p.rank) + (p.ceil_mode ? ", {ceil_mode}" : "");
-  throw Error(ErrorKind::shape, "{grad_output}", shape_text(grad_output.shape, grad_output.ndim),
+  throw Error(ErrorKind::shape, name, shape_text(output.shape, output.ndim),
               "but " + input + windows + " pools to " + shape_text(output_shape_, p.ndim));
+}
+
+void LegalPoolProblem::check_source(const TensorView& source) const {
+  const PoolProblem& p = problem_;
+  if (!p.is_forward()) return check_output(source, p.source_name(), " as planned");
+  check_dtype(p.source_name(), source.dtype, p.dtype, " as planned");
+  if (source.ndim != p.ndim || !std::equal(p.input_shape, p.input_shape + p.ndim, source.shape)) {
+    throw Error(ErrorKind::shape, p.source_name(), shape_text(source.shape, source.ndim),
+                "expected " + shape_text(p.input_shape, p.ndim) + " as planned");
+  }
+}
+
+void LegalPoolProblem::check_target(const TensorView& target) const {
+  if (!problem_.is_forward()) return check_pool_grad_input(problem_, target);
+  check_output(target, problem_.target_name(), " like {input}");
+  check_no_overlap_within(problem_.target_name(), target);
 }
 
 void check_pool_grad_input(const PoolProblem& p, const TensorView& grad_input) {

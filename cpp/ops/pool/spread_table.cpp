@@ -48,7 +48,7 @@ int base_for(std::int64_t kernel) {
   return best;
 }
 
-// Covers of the lanes of one vector, counted from the first output of the tile.
+// Covers of the lanes of one vector, counted from the first source of the tile.
 struct SpreadTables::LaneCovers {
   std::vector<std::int64_t> first, count;
 };
@@ -60,8 +60,8 @@ SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, i
       levels > 1 ? kLargestDigit * levels : std::max<std::int64_t>(1, axis.longest_cover());
   const bool may_share = tiles_share(axis, tile_columns);
   std::int32_t shared = -1;
-  for (std::int64_t begin = 0; begin < axis.in(); begin += tile_columns) {
-    const std::int64_t end = std::min(axis.in(), begin + tile_columns);
+  for (std::int64_t begin = 0; begin < axis.targets(); begin += tile_columns) {
+    const std::int64_t end = std::min(axis.targets(), begin + tile_columns);
     const bool inside = may_share && end - begin == tile_columns && axis.is_inside(begin, end);
     if (!inside || shared < 0) {
       entries_.push_back(build(axis, begin, end));
@@ -73,8 +73,8 @@ SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, i
 }
 
 bool SpreadTables::are_small(const AxisWindows& axis, std::int64_t tile_columns) {
-  if (!tiles_share(axis, tile_columns)) return axis.in() <= kMostOwnColumns;
-  return axis.in() / tile_columns <= kMostTiles;
+  if (!tiles_share(axis, tile_columns)) return axis.targets() <= kMostOwnColumns;
+  return axis.targets() / tile_columns <= kMostTiles;
 }
 
 SpreadTable SpreadTables::table(std::int64_t tile) const {

@@ -1,5 +1,5 @@
-// Tables for the spread kernel: for each vector of neighbouring input indices, where on the row of
-// outputs its lanes find the terms of their sums.
+// Tables for the spread kernel: for each vector of neighbouring targets, where on the row of
+// sources its lanes find the terms of their sums.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class SpreadTables {
  public:
   SpreadTables() = default;
   // One table for each tile of `tile_columns` indices, shared between tiles whose covers are the
-  // same but for a shift. Offsets count from the first output the tile needs.
+  // same but for a shift. Offsets count from the first source the tile needs.
   // `levels` above 1: covers are summed by their digits, see kLongestDirectSpread.
   SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int width, int levels);
 

@@ -52,6 +52,8 @@ class TileWorker {
   bool join_rows(const Step& step, CombineArgs& args) const;
   void write_columns(const Step& step);
   void write_lanes(const Step& step);
+  template <class Sum>
+  const void* row_factors(std::int64_t depth) const;
   void write_depth(std::int64_t source_depth, const Run& depth_run);
   void repeat_depth(const Run& depth_run);
   void copy_image(std::int64_t depth);
@@ -80,7 +82,7 @@ class TileWorker {
   char* const scratch_;
   const std::int64_t sum_bytes_;
 
-  // The tile at hand: where it begins, how large it is, and the outputs it needs.
+  // The tile at hand: where it begins, how large it is, and the sources it needs.
   std::int64_t plane_begin_, plane_count_, lane_begin_, lane_count_;
   std::int64_t tile_[kAxes] = {-1, -1, -1};
   std::int64_t begin_[kAxes], size_[kAxes], source_begin_[kAxes], source_size_[kAxes];
@@ -90,7 +92,7 @@ class TileWorker {
   const char* source_;
   std::int64_t depth_pitch_, row_pitch_, row_elements_;
 
-  std::int64_t margin_ = 0;              // zeros before the outputs of a row of sums
+  std::int64_t margin_ = 0;              // zeros before the sources in a row of sums
   std::int64_t sum_pitch_ = 0;           // bytes from one row of sums to the next
   std::int64_t margins_ready_for_ = -1;  // column tile whose margins are zero already
   bool rows_may_join_ = false;           // rows may join, see join_rows
@@ -99,7 +101,8 @@ class TileWorker {
   CombineArgs row_pass_{}, lane_pass_{};
   SpreadArgs column_pass_{};
   SpreadTable table_{};
-  char* target_ = nullptr;  // grad_input or the image, at the depth at hand
+  const void* row_factors_ = nullptr;
+  char* target_ = nullptr;  // the target or the image, at the depth at hand
   const std::int64_t* target_planes_ = nullptr;
   std::int64_t target_row_pitch_ = 0;
   std::int64_t streamed_bytes_ = 0;  // of the plane at hand
@@ -147,22 +150,25 @@ void TileWorker::enter(int axis, std::int64_t tile) {
   const AxisWindows& windows = g_.axes[axis];
   tile_[axis] = tile;
   begin_[axis] = tile * g_.tile[axis];
-  size_[axis] = std::min(g_.tile[axis], windows.in() - begin_[axis]);
+  size_[axis] = std::min(g_.tile[axis], windows.targets() - begin_[axis]);
   source_begin_[axis] = windows.cover(begin_[axis]).first;
   source_size_[axis] = windows.cover(begin_[axis] + size_[axis] - 1).last - source_begin_[axis];
   if (axis != kColumns || b_.is_lanes()) make_runs(axis);
-  if (b_.plan.weighted[axis]) make_weights(axis);
+  if (b_.plan.weighted[axis] || b_.plan.finished[axis]) make_weights(axis);
 }
 
-// Neighbours with the same cover become one run.
+// Neighbours with the same cover become one run, if they divide by the same.
 void TileWorker::make_runs(int axis) {
   Run* const runs = at<Run>(g_.runs[axis]);
   std::int64_t count = 0;
-  AxisWindows::Covers covers(g_.axes[axis], begin_[axis]);
+  const AxisWindows& windows = g_.axes[axis];
+  AxisWindows::Covers covers(windows, begin_[axis]);
   Cover previous{-1, -1};
   for (std::int64_t i = 0; i < size_[axis]; ++i, covers.next()) {
     const Cover cover = covers.get();
-    if (cover == previous) {
+    const std::int64_t target = begin_[axis] + i;
+    if (cover == previous &&
+        (!b_.plan.finished[axis] || windows.divisor(target) == windows.divisor(target - 1))) {
       ++runs[count - 1].repeat;
       continue;
     }
@@ -172,9 +178,12 @@ void TileWorker::make_runs(int axis) {
   run_count_[axis] = count;
 }
 
+// Of sources, or of targets where sums are finished.
 void TileWorker::make_weights(int axis) {
-  const std::int64_t begin = source_begin_[axis], end = begin + source_size_[axis];
-  const double scale = scale_of(axis);
+  const bool finished = b_.plan.finished[axis];
+  const std::int64_t begin = finished ? begin_[axis] : source_begin_[axis];
+  const std::int64_t end = begin + (finished ? size_[axis] : source_size_[axis]);
+  const double scale = finished ? b_.plan.target_scale[axis] : scale_of(axis);
   if (sum_bytes_ == sizeof(double)) {
     g_.axes[axis].weights(begin, end, scale, at<double>(g_.weights[axis]));
   } else {
@@ -206,7 +215,7 @@ void TileWorker::locate_planes() {
     const std::int64_t bytes = image_plane_bytes();
     for (std::int64_t p = 0; p < plane_count_; ++p) images[p] = p * bytes;
   }
-  source_ = b_.grad_output.data;
+  source_ = b_.source_view.data;
   for (int axis = 0; axis < kAxes; ++axis) source_ += source_begin_[axis] * b_.source.axis[axis];
   if (b_.is_lanes()) source_ += lane_begin_ * b_.source.channel;
   depth_pitch_ = b_.source.axis[kDepth];
@@ -247,10 +256,12 @@ CombineArgs TileWorker::combine_args(int axis) const {
   args.scale = scale_of(axis);
   args.weights = b_.plan.weighted[axis] ? at<void>(g_.weights[axis]) : nullptr;
   args.column_weights = nullptr;
+  args.plane_factors = nullptr;
+  args.run_factors = nullptr;
   args.columns = 0;
   args.block = g_.axes[axis].longest_cover();
   args.first_row = source_begin_[axis];
-  args.axis_rows = g_.axes[axis].out();
+  args.axis_rows = g_.axes[axis].sources();
   args.scratch = at<void>(g_.partial);
   args.announce_bytes = b_.announce_bytes;
   return args;
@@ -286,7 +297,7 @@ void TileWorker::sum_depth() {
   row_pitch_ = row_sums;
 }
 
-// Stride 1 reads beyond both ends of the outputs, where zeros must be. No pass writes there, so
+// Stride 1 reads beyond both ends of the sources, where zeros must be. No pass writes there, so
 // they last until another column tile comes.
 void TileWorker::zero_margins() {
   if (g_.inner != Inner::slide || margins_ready_for_ == tile_[kColumns]) return;
@@ -315,6 +326,7 @@ void TileWorker::prepare_passes() {
     lane_pass_.source_pitch_bytes = lane_count_ * sum_bytes_;
     lane_pass_.target_pitch_bytes = b_.direct ? b_.target.axis[kColumns] : image_column;
     lane_pass_.columns = lane_count_;
+    if (b_.plan.finished[kColumns]) lane_pass_.run_factors = at<void>(g_.weights[kColumns]);
     return;
   }
   if (b_.plan.weighted[kColumns]) row_pass_.column_weights = at<void>(g_.weights[kColumns]);
@@ -332,13 +344,30 @@ void TileWorker::prepare_passes() {
   column_pass_.kernel = g_.inner == Inner::slide ? g_.slide_kernel() : 0;
   if (g_.inner == Inner::spread) table_ = b_.plan.tables.table(tile_[kColumns]);
   column_pass_.table = &table_;
+  column_pass_.column_factors =
+      b_.plan.finished[kColumns] ? at<void>(g_.weights[kColumns]) : nullptr;
+}
+
+// What rows of targets at one depth are multiplied by, if anything.
+template <class Sum>
+const void* TileWorker::row_factors(std::int64_t depth) const {
+  const Sum* const rows = at<Sum>(g_.weights[kRows]);
+  if (!b_.plan.finished[kDepth]) return b_.plan.finished[kRows] ? rows : nullptr;
+  const Sum factor = at<Sum>(g_.weights[kDepth])[depth];
+  Sum* const both = at<Sum>(g_.row_weights);
+  for (std::int64_t r = 0; r < size_[kRows]; ++r) {
+    both[r] = b_.plan.finished[kRows] ? rows[r] * factor : factor;
+  }
+  return both;
 }
 
 // Rows and columns of one depth of the tile; `source_depth` counts depth_pitch_ steps.
 void TileWorker::write_depth(std::int64_t source_depth, const Run& depth_run) {
   row_pass_.source = source_ + source_depth * depth_pitch_;
+  row_factors_ = sum_bytes_ == sizeof(double) ? row_factors<double>(depth_run.target)
+                                              : row_factors<float>(depth_run.target);
   if (b_.direct) {
-    target_ = b_.grad_input.data + target_origin(depth_run.target);
+    target_ = b_.target_view.data + target_origin(depth_run.target);
     target_planes_ = at<std::int64_t>(g_.plane_targets);
   } else {
     target_ = at<char>(g_.image);
@@ -414,6 +443,7 @@ void TileWorker::write_columns(const Step& step) {
   args.planes = step.planes;
   args.runs = at<Run>(g_.runs[kRows]) + step.first_run;
   args.run_count = step.runs;
+  args.row_factors = row_factors_;
   switch (g_.inner) {
     case Inner::fill: return kernels_.fill(args);
     case Inner::slide: return kernels_.slide(args);
@@ -428,9 +458,15 @@ void TileWorker::write_lanes(const Step& step) {
   std::int64_t* const to = at<std::int64_t>(g_.to);
   CombineArgs& args = lane_pass_;
   args.planes = step.runs;
+  args.plane_factors = row_factors_ ? at<void>(g_.step_factors) : nullptr;
   for (std::int64_t r = 0; r < step.runs; ++r) {
     from[r] = r * sum_pitch_;
     to[r] = row_runs[r].target * target_row_pitch_;
+    if (row_factors_) {
+      std::memcpy(at<char>(g_.step_factors) + r * sum_bytes_,
+                  static_cast<const char*>(row_factors_) + row_runs[r].target * sum_bytes_,
+                  static_cast<std::size_t>(sum_bytes_));
+    }
   }
   const StridedBlock row_block = {{1, 1, size_[kColumns], lane_count_},
                                   {0, 0, args.target_pitch_bytes, b_.element_bytes},
@@ -464,7 +500,7 @@ void TileWorker::repeat_depth(const Run& depth_run) {
                               {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride},
                               {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride}};
   for (std::int64_t p = 0; p < plane_count_; ++p) {
-    char* const first = b_.grad_input.data + targets[p] + target_origin(depth_run.target);
+    char* const first = b_.target_view.data + targets[p] + target_origin(depth_run.target);
     for (std::int64_t q = 1; q < depth_run.repeat; ++q) {
       strided_copy(first + q * b_.target.axis[kDepth], first, block,
                    static_cast<int>(b_.element_bytes), true);
@@ -480,7 +516,7 @@ void TileWorker::copy_image(std::int64_t depth) {
                               {0, b_.target.axis[kRows], b_.target.axis[kColumns], lane_stride},
                               {0, row, column, b_.element_bytes}};
   for (std::int64_t p = 0; p < plane_count_; ++p) {
-    char* const target = b_.grad_input.data + targets[p] + target_origin(depth);
+    char* const target = b_.target_view.data + targets[p] + target_origin(depth);
     const char* const image = at<char>(g_.image) + p * image_plane_bytes();
     if (b_.stream) {
       streamed_bytes_ = 0;
@@ -503,7 +539,7 @@ void TileWorker::stream_step(const Step& step, std::int64_t depth) {
   const Run& last = runs[step.first_run + step.runs - 1];
   for (std::int64_t p = step.first_plane; p < step.first_plane + step.planes; ++p) {
     char* const target =
-        b_.grad_input.data + at<std::int64_t>(g_.plane_targets)[p] + target_origin(depth);
+        b_.target_view.data + at<std::int64_t>(g_.plane_targets)[p] + target_origin(depth);
     const char* const image = at<char>(g_.image) + p * image_plane_bytes();
     if (step.first_run == 0) streamed_bytes_ = 0;
     stream_rows(target, image, runs[step.first_run].target, last.target + last.repeat);
@@ -548,9 +584,10 @@ void work_on_tiles(void* context, int worker) {
 
 }  // namespace
 
-void run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& grad_output,
-                    const TensorView& grad_input, char* workspace, int threads) noexcept {
-  const PoolBinding binding = bind(plan, grad_output, grad_input);
+bool run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& source, const TensorView& target,
+                    char* workspace, int threads) noexcept {
+  const PoolBinding binding = bind(plan, source, target);
+  if (binding.pack && !binding.geometry.can_pack) return false;
   const std::uintptr_t misalignment = reinterpret_cast<std::uintptr_t>(workspace) % kLineBytes;
   // Waking a thread costs as much as a tile or two.
   const std::int64_t tasks = binding.geometry.tasks;
@@ -558,6 +595,7 @@ void run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& grad_output,
   TileJob job{binding, workspace + (kLineBytes - misalignment) % kLineBytes,
               TaskQueue(tasks, workers)};
   run_parallel(workers, work_on_tiles, &job);
+  return true;
 }
 
 }  // namespace backops

@@ -48,11 +48,9 @@ AxisWindows::AxisWindows(std::int64_t in, std::int64_t out, bool adaptive, std::
       stride_(stride),
       padding_(padding),
       count_include_pad_(count_include_pad) {
+  describe_covers();
   if (adaptive) {
     one_divisor_ = out == 1 || in % out == 0 || out % in == 0;
-    once_ = in % out == 0;
-    slides_ = in == out;
-    longest_ = once_ ? 1 : out % in == 0 ? out / in : covers_of(1);
     if (!one_divisor_) {
       std::vector<double> weights(static_cast<std::size_t>(out));
       for (std::int64_t o = 0; o < out; ++o) {
@@ -63,11 +61,32 @@ AxisWindows::AxisWindows(std::int64_t in, std::int64_t out, bool adaptive, std::
     return;
   }
   find_edges();
-  slides_ = stride == 1;
-  longest_ = std::min(out, (std::min(kernel, in + padding) - 1) / stride + 1);
-  const Cover head = cover(0), tail = cover(in - 1);
+}
+
+AxisWindows AxisWindows::transposed() const {
+  AxisWindows other = *this;
+  other.forward_ = !forward_;
+  other.describe_covers();
+  return other;
+}
+
+void AxisWindows::describe_covers() {
+  if (adaptive_) {
+    once_ = targets() % sources() == 0;
+    slides_ = in_ == out_;
+    longest_ = once_ ? 1 : sources() % targets() == 0 ? sources() / targets() : covers_of(1);
+    return;
+  }
+  slides_ = stride_ == 1;
+  if (forward_) {
+    longest_ = std::min(in_, kernel_);
+    once_ = (kernel_ == 1 && stride_ == 1) || (in_ == 1 && out_ == 1);
+    return;
+  }
+  longest_ = std::min(out_, (std::min(kernel_, in_ + padding_) - 1) / stride_ + 1);
+  const Cover head = cover(0), tail = cover(in_ - 1);
   const bool covered = head.last > head.first && tail.last > tail.first;
-  once_ = covered && (out == 1 || kernel == stride);
+  once_ = covered && (out_ == 1 || kernel_ == stride_);
 }
 
 void AxisWindows::find_edges() {
@@ -127,29 +146,43 @@ template void AxisWindows::weights<double>(std::int64_t, std::int64_t, double, d
 
 std::int64_t AxisWindows::covers_of(std::int64_t count) const {
   if (adaptive_) {
-    return std::min<std::int64_t>(out_, floor_div(static_cast<Wide>(count) * out_, in_) + 2);
+    const Wide spanned = static_cast<Wide>(count) * sources();
+    return std::min<std::int64_t>(sources(), floor_div(spanned, targets()) + 2);
   }
+  if (forward_) return std::min(in_, (count - 1) * stride_ + kernel_);
   // Of a kernel longer than the axis, only what lies on it and its left padding can matter.
   const std::int64_t kernel = std::min(kernel_, in_ + padding_);
   return std::min(out_, (count - 1 + kernel) / stride_ + 1);
 }
 
-bool AxisWindows::is_inside(std::int64_t begin, std::int64_t end) const {
-  return !adaptive_ && begin + padding_ >= kernel_ - 1 && (end - 1 + padding_) / stride_ < out_;
+std::int64_t AxisWindows::sharing_targets() const {
+  if (!forward_) return longest_;
+  if (adaptive_) return in_ % out_ == 0 ? 1 : std::min(out_, out_ / in_ + 2);
+  return ceil_div(longest_, stride_);
 }
 
-AxisWindows::Covers::Covers(const AxisWindows& axis, std::int64_t i)
-    : out_(axis.out_),
-      first_(axis.adaptive_ ? FloorLine(axis.out_, 0, axis.in_, i)
-                            : FloorLine(1, axis.padding_ - axis.kernel_, axis.stride_, i)),
-      last_(axis.adaptive_ ? FloorLine(axis.out_, axis.out_ + axis.in_ - 1, axis.in_, i)
-                           : FloorLine(1, axis.padding_, axis.stride_, i)) {
-  fixed_ = axis.adaptive_ ? 0 : 1;
+bool AxisWindows::is_inside(std::int64_t begin, std::int64_t end) const {
+  if (adaptive_) return false;
+  if (forward_)
+    return begin * stride_ >= padding_ && (end - 1) * stride_ - padding_ + kernel_ <= in_;
+  return begin + padding_ >= kernel_ - 1 && (end - 1 + padding_) / stride_ < out_;
 }
+
+// One line of the adaptive kind serves both ways: exchanging inputs and outputs transposes it.
+AxisWindows::Covers::Covers(const AxisWindows& axis, std::int64_t target)
+    : sources_(axis.sources()),
+      first_(axis.adaptive_  ? FloorLine(axis.sources(), 0, axis.targets(), target)
+             : axis.forward_ ? FloorLine(axis.stride_, -axis.padding_, 1, target)
+                             : FloorLine(1, axis.padding_ - axis.kernel_, axis.stride_, target)),
+      last_(axis.adaptive_  ? FloorLine(axis.sources(), axis.sources() + axis.targets() - 1,
+                                        axis.targets(), target)
+            : axis.forward_ ? FloorLine(axis.stride_, axis.kernel_ - axis.padding_, 1, target)
+                            : FloorLine(1, axis.padding_, axis.stride_, target)),
+      from_(axis.adaptive_ || axis.forward_ ? 0 : 1) {}
 
 Cover AxisWindows::Covers::get() const {
-  const std::int64_t last = std::min(out_, last_.value() + fixed_);
-  const std::int64_t first = std::min(last, std::max<std::int64_t>(0, first_.value() + fixed_));
+  const std::int64_t last = std::min(sources_, last_.value() + from_);
+  const std::int64_t first = std::min(last, std::max<std::int64_t>(0, first_.value() + from_));
   return {first, last};
 }
 

@@ -1,5 +1,9 @@
 // Pooling along one axis: which outputs cover an input index, and what each output divides by.
 // Fixed and adaptive pooling differ only in here; the divisor rule lives only in here.
+//
+// It is a small sparse matrix. Applying it makes targets out of sources: the gradient's way, inputs
+// out of outputs; transposed, the forward way, outputs out of inputs. Either way each target has
+// one contiguous run of sources.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +32,7 @@ class FloorLine {
   std::int64_t divisor_, whole_step_, rest_step_, value_, rest_;
 };
 
-// Outputs [first, last) cover an input index; both ends never fall as the index grows.
+// Sources [first, last) cover a target; both ends never fall as the target's index grows.
 struct Cover {
   std::int64_t first, last;
   bool operator==(const Cover& other) const { return first == other.first && last == other.last; }
@@ -41,8 +45,13 @@ class BACKOPS_API AxisWindows {
   static AxisWindows adaptive(std::int64_t in, std::int64_t out);
   static AxisWindows identity(std::int64_t size) { return adaptive(size, size); }
 
+  // The same windows, applied the other way.
+  AxisWindows transposed() const;
+
   std::int64_t in() const { return in_; }
   std::int64_t out() const { return out_; }
+  std::int64_t targets() const { return forward_ ? out_ : in_; }
+  std::int64_t sources() const { return forward_ ? in_ : out_; }
 
   // The first input index of output `o`'s window; a window's start may lie before it, in padding.
   std::int64_t begin(std::int64_t o) const;
@@ -57,29 +66,34 @@ class BACKOPS_API AxisWindows {
   template <class T>
   void weights(std::int64_t begin, std::int64_t end, double scale, T* result) const;
 
-  Cover cover(std::int64_t i) const { return Covers(*this, i).get(); }
+  Cover cover(std::int64_t target) const { return Covers(*this, target).get(); }
 
-  // Longest cover of any input index; for adaptive windows it may be one too many.
+  // Longest cover of any target, or a little more: of adaptive windows one, of transposed fixed
+  // ones whatever lies on padding.
   std::int64_t longest_cover() const { return longest_; }
+  // One source each, and no source between those of neighbours. Some problems of which it holds
+  // are denied it when transposed.
   bool covers_every_index_once() const { return once_; }
-  // One output over every index: the gradient is constant along the axis.
-  bool is_global() const { return out_ == 1 && once_; }
-  // Stride 1: index i is covered by the outputs from i - slide_lead() on, as far as they exist.
+  // One source for every target: the result is constant along the axis.
+  bool is_constant() const { return sources() == 1 && once_; }
+  // Stride 1: target t is covered by the sources from t - slide_lead() on, as far as they exist.
   bool slides() const { return slides_; }
-  std::int64_t slide_lead() const { return kernel_ - 1 - padding_; }
+  std::int64_t slide_lead() const { return forward_ ? padding_ : kernel_ - 1 - padding_; }
   std::int64_t slide_kernel() const { return kernel_; }
 
-  // Most outputs that cover some of `count` neighbouring input indices.
+  // Most sources that cover some of `count` neighbouring targets.
   std::int64_t covers_of(std::int64_t count) const;
+  // About how many neighbouring targets share sources.
+  std::int64_t sharing_targets() const;
 
-  // Away from the borders, covers repeat after so many indices but for a shift; 0: they do not.
-  std::int64_t period() const { return adaptive_ ? 0 : stride_; }
+  // Away from the borders, covers repeat after so many targets but for a shift; 0: they do not.
+  std::int64_t period() const { return adaptive_ ? 0 : forward_ ? 1 : stride_; }
   bool is_inside(std::int64_t begin, std::int64_t end) const;
 
-  // Covers of i, i + 1, ... in turn.
+  // Covers of targets t, t + 1, ... in turn.
   class Covers {
    public:
-    Covers(const AxisWindows& axis, std::int64_t i);
+    Covers(const AxisWindows& axis, std::int64_t target);
     Cover get() const;
     void next() {
       first_.next();
@@ -87,18 +101,19 @@ class BACKOPS_API AxisWindows {
     }
 
    private:
-    std::int64_t out_;
+    std::int64_t sources_;
     FloorLine first_, last_;
-    std::int64_t fixed_;  // fixed windows: both lines count from 1
+    std::int64_t from_;  // where both lines count from
   };
 
  private:
   AxisWindows(std::int64_t in, std::int64_t out, bool adaptive, std::int64_t kernel,
               std::int64_t stride, std::int64_t padding, bool count_include_pad);
   void find_edges();
+  void describe_covers();
 
   std::int64_t in_, out_;
-  bool adaptive_;
+  bool adaptive_, forward_ = false;
   std::int64_t kernel_, stride_, padding_;
   bool count_include_pad_;
   bool one_divisor_ = true, once_ = false, slides_ = false;
