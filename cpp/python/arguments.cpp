@@ -14,16 +14,22 @@ namespace nb = nanobind;
 
 namespace backops::python {
 
-void read_axes(nb::handle value, const char* name, int rank, std::int64_t* result) {
-  std::int64_t one = 0;
-  if (as_int64(value, &one)) {
-    std::fill(result, result + rank, one);
+void read_axes(nb::handle value, const char* name, int rank, std::int64_t* result,
+               const std::int64_t* where_none) {
+  const auto read = [&](nb::handle item, int axis) {
+    if (!item.is_none() || where_none == nullptr) return as_int64(item, &result[axis]);
+    result[axis] = where_none[axis];
+    return true;
+  };
+  if (read(value, 0)) {
+    for (int axis = 1; axis < rank; ++axis) read(value, axis);
     return;
   }
   const auto refuse = [&]() {
+    const std::string none = where_none == nullptr ? "" : " (or None, which keeps a size)";
     const std::string lengths = rank == 1 ? "1 int" : "1 or " + std::to_string(rank) + " ints";
     throw Error(ErrorKind::param, "{" + std::string(name) + "}", short_repr(value),
-                "expected an int or a sequence of " + lengths);
+                "expected an int or a sequence of " + lengths + none);
   };
   if (!PySequence_Check(value.ptr()) || PyUnicode_Check(value.ptr()) ||
       PyBytes_Check(value.ptr())) {
@@ -36,10 +42,8 @@ void read_axes(nb::handle value, const char* name, int rank, std::int64_t* resul
   }
   const std::size_t length = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
   if (length != 1 && length != static_cast<std::size_t>(rank)) refuse();
-  for (std::size_t i = 0; i < static_cast<std::size_t>(rank); ++i) {
-    PyObject* const item =
-        PySequence_Fast_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(length == 1 ? 0 : i));
-    if (!as_int64(item, &result[i])) refuse();
+  for (int axis = 0; axis < rank; ++axis) {
+    if (!read(PySequence_Fast_GET_ITEM(items.ptr(), length == 1 ? 0 : axis), axis)) refuse();
   }
 }
 

@@ -12,8 +12,10 @@
 
 namespace backops::python {
 
-// An int for all axes, or a sequence of length 1 or `rank`.
-void read_axes(nanobind::handle value, const char* name, int rank, std::int64_t* result);
+// An int for all axes, or a sequence of length 1 or `rank`. None, where there are values for it, is
+// the value of its axis.
+void read_axes(nanobind::handle value, const char* name, int rank, std::int64_t* result,
+               const std::int64_t* where_none = nullptr);
 
 // None and () mean "not given".
 bool is_given(nanobind::handle value);

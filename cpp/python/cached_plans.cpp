@@ -9,14 +9,15 @@
 namespace backops::python {
 namespace {
 
-constexpr std::size_t kPlainPoolFields = 8;
+constexpr std::size_t kPlainPoolFields = 9;
 using PoolKey = std::array<std::int64_t, kPlainPoolFields + kMaxDims + 4 * kMaxRank>;
 
 PoolKey key_of(const PoolProblem& p) {
   PoolKey key{};
   std::int64_t* at = key.data();
   for (const std::int64_t value :
-       {std::int64_t{p.rank}, std::int64_t{static_cast<std::uint8_t>(p.dtype)},
+       {std::int64_t{p.is_forward()}, std::int64_t{p.rank},
+        std::int64_t{static_cast<std::uint8_t>(p.dtype)},
         std::int64_t{static_cast<std::uint8_t>(p.rounding)}, std::int64_t{p.ndim},
         std::int64_t{p.adaptive}, std::int64_t{p.ceil_mode}, std::int64_t{p.count_include_pad},
         p.divisor_override}) {

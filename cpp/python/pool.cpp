@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "base/error.h"
 #include "ops/pool/plan.h"
@@ -23,7 +24,9 @@ namespace nb = nanobind;
 namespace backops::python {
 namespace {
 
-std::string pool_name(const std::string& name) { return name == "grad_input" ? "out" : name; }
+std::string pool_name(const std::string& name) {
+  return name == "grad_input" || name == "output" ? "out" : name;
+}
 
 std::string pool_plan_name(const std::string& name) {
   return name == "input" ? "input_shape" : pool_name(name);
@@ -54,18 +57,20 @@ void set_windows(PoolProblem& problem, const WindowArguments& a) {
   problem.rounding = rounding_of(read_precision(a.precision), problem.dtype);
 }
 
-Result make_result(nb::handle out, nb::handle grad_output, const Array& source,
-                   const PoolProblem& problem) {
-  return make_result(out, "{grad_input}", grad_output, source, problem.input_shape, problem.ndim,
-                     problem.rank);
+// A new array has the type and layout of the source.
+Result make_result(nb::handle out, nb::handle source, const Array& source_array,
+                   const LegalPoolProblem& legal) {
+  const PoolProblem& p = legal.problem();
+  return make_result(out, p.target_name(), source, source_array, legal.target_shape(), p.ndim,
+                     p.rank);
 }
 
 // Runs `plan`; no workspace means this thread's own.
 nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& result,
                     const Memory& workspace, const CallThreads& threads) {
   if (!result.given.is_none()) {
-    plan.check_grad_input(result.array.view);
-    check_writable(result.array, "{grad_input}");
+    plan.check_target(result.array.view);
+    check_writable(result.array, plan.problem().target_name());
   }
   plan.check_memory(source.view, result.view(), workspace.data, workspace.bytes);
   if (!threads.for_kernel) result.announce();
@@ -77,6 +82,37 @@ nb::object run_plan(const PoolPlan& plan, const Array& source, const Result& res
     plan.run(source.view, result.view(), memory, threads.count);
   }
   return result.finish();
+}
+
+// Runs the plan of `problem`, which is made unless it is kept from another call.
+nb::object run_problem(const PoolProblem& problem, nb::handle source, const Array& source_array,
+                       nb::handle out, nb::handle thread_count) {
+  std::shared_ptr<const PoolPlan> plan = find_plan(problem);
+  const LegalPoolProblem legal = plan ? plan->legal() : LegalPoolProblem(problem);
+  legal.check_source(source_array.view);
+  // Before the plan is made: tables for a result that fits no memory would fit none either.
+  const Result result = make_result(out, source, source_array, legal);
+  if (!plan) plan = make_plan(legal);
+  return run_plan(*plan, source_array, result, {},
+                  call_threads(source, source_array, thread_count));
+}
+
+template <class SetWindows>
+nb::object pool_forward(const char* function, int rank, nb::handle input, nb::handle out,
+                        nb::handle threads, const SetWindows& set_windows_of) {
+  try {
+    const Array source = view_of(input, "{input}");
+    PoolProblem problem;
+    problem.direction = PoolDirection::forward;
+    problem.rank = rank;
+    problem.dtype = source.view.dtype;
+    problem.ndim = source.view.ndim;
+    std::copy(source.view.shape, source.view.shape + source.view.ndim, problem.input_shape);
+    set_windows_of(problem);
+    return run_problem(problem, input, source, out, threads);
+  } catch (const Error& error) {
+    raise_as_python(error, function, pool_name);
+  }
 }
 
 template <class SetWindows>
@@ -92,14 +128,7 @@ nb::object pool_backward(const char* function, int rank, nb::handle grad_output,
     problem.dtype = source.view.dtype;
     set_input_shape(problem, input_shape);
     set_windows_of(problem, source.view);
-    std::shared_ptr<const PoolPlan> plan = find_plan(problem);
-    const LegalPoolProblem legal = plan ? plan->legal() : LegalPoolProblem(problem);
-    legal.check_grad_output(source.view);
-    // Before the plan is made: tables for a result that fits no memory would fit none either.
-    const Result result = make_result(out, grad_output, source, problem);
-    if (!plan) plan = make_plan(legal);
-    const CallThreads threads = call_threads(grad_output, source, thread_count);
-    return run_plan(*plan, source, result, {}, threads);
+    return run_problem(problem, grad_output, source, out, thread_count);
   } catch (const Error& error) {
     raise_as_python(error, function, pool_name);
   }
@@ -117,7 +146,18 @@ nb::object avg_pool_backward(const char* function, int rank, nb::handle grad_out
       [&](PoolProblem& problem, const TensorView&) { set_windows(problem, windows); });
 }
 
-// Adaptive pooling takes its output size from grad_output, as far as that has the right axes.
+nb::object avg_pool(const char* function, int rank, nb::handle input, nb::handle kernel_size,
+                    nb::handle stride, nb::handle padding, nb::handle ceil_mode,
+                    nb::handle count_include_pad, nb::handle divisor_override, nb::handle precision,
+                    nb::handle out, nb::handle threads) {
+  const WindowArguments windows{kernel_size,       stride,           padding,  ceil_mode,
+                                count_include_pad, divisor_override, precision};
+  return pool_forward(function, rank, input, out, threads,
+                      [&](PoolProblem& problem) { set_windows(problem, windows); });
+}
+
+// The gradient of adaptive pooling takes its output size from grad_output, as far as that has the
+// right axes.
 void set_output_size(PoolProblem& problem, const TensorView& grad_output) {
   problem.adaptive = true;
   if (grad_output.ndim != problem.ndim) {
@@ -135,6 +175,27 @@ nb::object adaptive_avg_pool_backward(const char* function, int rank, nb::handle
   return pool_backward(function, rank, grad_output, input, out, threads, set_output_size);
 }
 
+// An int or a sequence of one int is for all axes. Forward, None keeps an axis as long as it is.
+void set_adaptive(PoolProblem& problem, nb::handle output_size) {
+  problem.adaptive = true;
+  const bool known = problem.ndim == problem.rank + 1 || problem.ndim == problem.rank + 2;
+  if (!known) return;  // which the problem's own check will say
+  const std::int64_t* const sizes = problem.input_shape + problem.ndim - problem.rank;
+  read_axes(output_size, "output_size", problem.rank, problem.output_size,
+            problem.is_forward() ? sizes : nullptr);
+  for (int axis = 0; axis < problem.rank; ++axis) {
+    if (problem.output_size[axis] > 0 || problem.output_size[axis] == sizes[axis]) continue;
+    throw Error(ErrorKind::param, "{output_size}[" + std::to_string(axis) + "]",
+                std::to_string(problem.output_size[axis]), "expected a positive int");
+  }
+}
+
+nb::object adaptive_avg_pool(const char* function, int rank, nb::handle input,
+                             nb::handle output_size, nb::handle out, nb::handle threads) {
+  return pool_forward(function, rank, input, out, threads,
+                      [&](PoolProblem& problem) { set_adaptive(problem, output_size); });
+}
+
 struct PythonPlan {
   std::string function;
   std::shared_ptr<const PoolPlan> plan;
@@ -148,60 +209,62 @@ struct PythonPlan {
            ": " + plan->kernel() + ">";
   }
 
-  nb::object call(nb::handle grad_output, nb::handle out, nb::handle workspace) const {
+  nb::object call(nb::handle source, nb::handle out, nb::handle workspace) const {
     try {
-      const Array source = view_of(grad_output, "{grad_output}");
+      const Array array = view_of(source, plan->problem().source_name());
       const Memory memory = read_workspace(workspace, workspace_size());
-      plan->check_grad_output(source.view);
-      const Result result = make_result(out, grad_output, source, plan->problem());
-      CallThreads on = call_threads(grad_output, source, nb::none());
+      plan->check_source(array.view);
+      const Result result = make_result(out, source, array, plan->legal());
+      CallThreads on = call_threads(source, array, nb::none());
       on.count = std::min(on.count, threads);
-      return run_plan(*plan, source, result, memory, on);
+      return run_plan(*plan, array, result, memory, on);
     } catch (const Error& error) {
       raise_as_python(error, function, pool_name);
     }
   }
 };
 
-template <class SetWindows>
-PythonPlan make_plan(const std::string& function, int rank, nb::handle input_shape,
-                     nb::handle dtype, const SetWindows& set_windows_of) {
+// The same, but for the name of its argument.
+struct PythonForwardPlan : PythonPlan {};
+
+template <class Plan, class SetWindows>
+Plan make_plan(const std::string& function, int rank, nb::handle input_shape, nb::handle dtype,
+               const SetWindows& set_windows_of) {
   try {
     PoolProblem problem;
+    if constexpr (std::is_same_v<Plan, PythonForwardPlan>) {
+      problem.direction = PoolDirection::forward;
+    }
     problem.rank = rank;
     problem.dtype = read_dtype(dtype);
     set_input_shape(problem, shape_of(input_shape, "{input}"));
     set_windows_of(problem);
-    return {function, std::make_shared<const PoolPlan>(problem), g_threads};
+    Plan plan;
+    plan.function = function;
+    plan.plan = std::make_shared<const PoolPlan>(problem);
+    plan.threads = g_threads;
+    return plan;
   } catch (const Error& error) {
     raise_as_python(error, function, pool_plan_name);
   }
 }
 
-PythonPlan plan_avg_pool(const std::string& function, int rank, nb::handle input_shape,
-                         nb::handle kernel_size, nb::handle stride, nb::handle padding,
-                         nb::handle ceil_mode, nb::handle count_include_pad,
-                         nb::handle divisor_override, nb::handle precision, nb::handle dtype) {
+template <class Plan>
+Plan plan_avg_pool(const std::string& function, int rank, nb::handle input_shape,
+                   nb::handle kernel_size, nb::handle stride, nb::handle padding,
+                   nb::handle ceil_mode, nb::handle count_include_pad, nb::handle divisor_override,
+                   nb::handle precision, nb::handle dtype) {
   const WindowArguments windows{kernel_size,       stride,           padding,  ceil_mode,
                                 count_include_pad, divisor_override, precision};
-  return make_plan(function, rank, input_shape, dtype,
-                   [&](PoolProblem& problem) { set_windows(problem, windows); });
+  return make_plan<Plan>(function, rank, input_shape, dtype,
+                         [&](PoolProblem& problem) { set_windows(problem, windows); });
 }
 
-void set_adaptive(PoolProblem& problem, nb::handle output_size) {
-  problem.adaptive = true;
-  read_axes(output_size, "output_size", problem.rank, problem.output_size);
-  for (int axis = 0; axis < problem.rank; ++axis) {
-    if (problem.output_size[axis] > 0) continue;
-    throw Error(ErrorKind::param, "{output_size}[" + std::to_string(axis) + "]",
-                std::to_string(problem.output_size[axis]), "expected a positive int");
-  }
-}
-
-PythonPlan plan_adaptive_avg_pool(const std::string& function, int rank, nb::handle input_shape,
-                                  nb::handle output_size, nb::handle dtype) {
-  return make_plan(function, rank, input_shape, dtype,
-                   [&](PoolProblem& problem) { set_adaptive(problem, output_size); });
+template <class Plan>
+Plan plan_adaptive_avg_pool(const std::string& function, int rank, nb::handle input_shape,
+                            nb::handle output_size, nb::handle dtype) {
+  return make_plan<Plan>(function, rank, input_shape, dtype,
+                         [&](PoolProblem& problem) { set_adaptive(problem, output_size); });
 }
 
 // Per axis: where each output's window begins, and what it divides by.
@@ -261,6 +324,17 @@ nb::tuple adaptive_avg_pool_geometry(const std::string& function, int rank, nb::
                        [&](PoolProblem& problem) { set_adaptive(problem, output_size); });
 }
 
+template <class Plan>
+void bind_planners(nb::module_& m, const char* fixed, const char* adaptive) {
+  using namespace nb::literals;
+  m.def(fixed, plan_avg_pool<Plan>, "function"_a, "rank"_a, "input_shape"_a.none(),
+        "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(), "ceil_mode"_a.none(),
+        "count_include_pad"_a.none(), "divisor_override"_a.none(), "precision"_a.none(),
+        "dtype"_a.none());
+  m.def(adaptive, plan_adaptive_avg_pool<Plan>, "function"_a, "rank"_a, "input_shape"_a.none(),
+        "output_size"_a.none(), "dtype"_a.none());
+}
+
 }  // namespace
 
 void bind_pool(nb::module_& m) {
@@ -271,12 +345,14 @@ void bind_pool(nb::module_& m) {
         "precision"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none());
   m.def("adaptive_avg_pool_backward", adaptive_avg_pool_backward, "function"_a, "rank"_a,
         "grad_output"_a.none(), "input"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none());
-  m.def("plan_avg_pool", plan_avg_pool, "function"_a, "rank"_a, "input_shape"_a.none(),
-        "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(), "ceil_mode"_a.none(),
-        "count_include_pad"_a.none(), "divisor_override"_a.none(), "precision"_a.none(),
-        "dtype"_a.none());
-  m.def("plan_adaptive_avg_pool", plan_adaptive_avg_pool, "function"_a, "rank"_a,
-        "input_shape"_a.none(), "output_size"_a.none(), "dtype"_a.none());
+  m.def("avg_pool", avg_pool, "function"_a, "rank"_a, "input"_a.none(), "kernel_size"_a.none(),
+        "stride"_a.none(), "padding"_a.none(), "ceil_mode"_a.none(), "count_include_pad"_a.none(),
+        "divisor_override"_a.none(), "precision"_a.none(), "out"_a.none(),
+        "threads"_a.none() = nb::none());
+  m.def("adaptive_avg_pool", adaptive_avg_pool, "function"_a, "rank"_a, "input"_a.none(),
+        "output_size"_a.none(), "out"_a.none(), "threads"_a.none() = nb::none());
+  bind_planners<PythonPlan>(m, "plan_avg_pool_backward", "plan_adaptive_avg_pool_backward");
+  bind_planners<PythonForwardPlan>(m, "plan_avg_pool", "plan_adaptive_avg_pool");
   m.def("avg_pool_geometry", avg_pool_geometry, "function"_a, "rank"_a, "input_shape"_a.none(),
         "kernel_size"_a.none(), "stride"_a.none(), "padding"_a.none(), "ceil_mode"_a.none(),
         "count_include_pad"_a.none(), "divisor_override"_a.none(), "dtype"_a.none());
@@ -288,6 +364,9 @@ void bind_pool(nb::module_& m) {
       .def_prop_ro("why", [](const PythonPlan& self) { return self.plan->why(); })
       .def("__repr__", &PythonPlan::repr)
       .def("__call__", &PythonPlan::call, "grad_output"_a.none(), "out"_a.none() = nb::none(),
+           "workspace"_a.none() = nb::none());
+  nb::class_<PythonForwardPlan, PythonPlan>(m, "PoolForwardPlan")
+      .def("__call__", &PythonPlan::call, "input"_a.none(), "out"_a.none() = nb::none(),
            "workspace"_a.none() = nb::none());
 }
 

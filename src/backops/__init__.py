@@ -1,13 +1,19 @@
-"""Backward operators of neural networks on the CPU."""
+"""Backward operators of neural networks on the CPU, and the pooling they belong to."""
 
 from backops import _native, plan, reference
 from backops._native import __version__, get_num_threads, set_deterministic, set_num_threads
 from backops._ops import (
+    adaptive_avg_pool1d,
     adaptive_avg_pool1d_backward,
+    adaptive_avg_pool2d,
     adaptive_avg_pool2d_backward,
+    adaptive_avg_pool3d,
     adaptive_avg_pool3d_backward,
+    avg_pool1d,
     avg_pool1d_backward,
+    avg_pool2d,
     avg_pool2d_backward,
+    avg_pool3d,
     avg_pool3d_backward,
     conv_backward,
 )
@@ -23,11 +29,17 @@ __all__ = [
     "ParamError",
     "ShapeError",
     "__version__",
+    "adaptive_avg_pool1d",
     "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d",
     "adaptive_avg_pool2d_backward",
+    "adaptive_avg_pool3d",
     "adaptive_avg_pool3d_backward",
+    "avg_pool1d",
     "avg_pool1d_backward",
+    "avg_pool2d",
     "avg_pool2d_backward",
+    "avg_pool3d",
     "avg_pool3d_backward",
     "conv_backward",
     "get_num_threads",

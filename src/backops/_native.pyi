@@ -42,7 +42,29 @@ def adaptive_avg_pool_backward(
     out: Any,
     threads: int | None = ...,
 ) -> Any: ...
-def plan_avg_pool(
+def avg_pool(
+    function: str,
+    rank: int,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor_override: Any,
+    precision: Any,
+    out: Any,
+    threads: int | None = ...,
+) -> Any: ...
+def adaptive_avg_pool(
+    function: str,
+    rank: int,
+    input: Any,
+    output_size: Any,
+    out: Any,
+    threads: int | None = ...,
+) -> Any: ...
+def plan_avg_pool_backward(
     function: str,
     rank: int,
     input_shape: Any,
@@ -55,9 +77,25 @@ def plan_avg_pool(
     precision: Any,
     dtype: Any,
 ) -> PoolPlan: ...
-def plan_adaptive_avg_pool(
+def plan_adaptive_avg_pool_backward(
     function: str, rank: int, input_shape: Any, output_size: Any, dtype: Any
 ) -> PoolPlan: ...
+def plan_avg_pool(
+    function: str,
+    rank: int,
+    input_shape: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor_override: Any,
+    precision: Any,
+    dtype: Any,
+) -> PoolForwardPlan: ...
+def plan_adaptive_avg_pool(
+    function: str, rank: int, input_shape: Any, output_size: Any, dtype: Any
+) -> PoolForwardPlan: ...
 def avg_pool_geometry(
     function: str,
     rank: int,
@@ -82,6 +120,15 @@ class PoolPlan:
     @property
     def why(self) -> str: ...
     def __call__(self, grad_output: Any, out: Any = ..., workspace: Any = ...) -> Any: ...
+
+class PoolForwardPlan:
+    @property
+    def workspace_size(self) -> int: ...
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    def __call__(self, input: Any, out: Any = ..., workspace: Any = ...) -> Any: ...
 
 def conv_backward(
     grad_output: Any,

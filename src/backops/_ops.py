@@ -8,8 +8,153 @@ from typing import Any, TypeAlias
 from backops import _native
 
 Axes: TypeAlias = int | Sequence[int]
+OutputSize: TypeAlias = int | Sequence[int | None] | None
 
 # Arrays are typed as Any: NumPy, PyTorch, JAX and every other library that speaks DLPack.
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    out: Any = None,
+) -> Any:
+    """1-D average pooling.
+
+    >>> import numpy as np, backops
+    >>> backops.avg_pool1d(np.array([[[1, 3, 5, 7]]], np.float32), 2)
+    array([[[2., 6.]]], dtype=float32)
+
+    Arguments, result and errors are those of :func:`avg_pool2d`, for one axis.
+    """
+    return _native.avg_pool(
+        "avg_pool1d", 1, input, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, out,
+    )  # fmt: skip
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    out: Any = None,
+) -> Any:
+    """2-D average pooling.
+
+    >>> import numpy as np, backops
+    >>> backops.avg_pool2d(np.arange(16, dtype=np.float32).reshape(1, 4, 4), 2)
+    array([[[ 2.5,  4.5],
+            [10.5, 12.5]]], dtype=float32)
+
+    Arguments:
+        input: ``(N, C, H, W)``, or without ``N``. A NumPy, PyTorch or JAX array, or any other that
+            speaks DLPack, on the CPU; any strides; float16, bfloat16, float32 or float64.
+        kernel_size: the window; an int, or a sequence of one or two ints.
+        stride: from window to window; None or ``()`` means ``kernel_size``.
+        padding: zeros on both sides of each axis, at most half of ``kernel_size``.
+        ceil_mode: whether a last window that does not fit the padded input counts.
+        count_include_pad: whether the divisor counts padding.
+        divisor_override: what to divide by instead of the number of elements; None or 0: nothing
+            else.
+        precision: what a float32 ``input`` is rounded to first: "keep" (nothing), "fp16", "hf32",
+            or "allow_fp32_down" (HF32 for float32, nothing for others).
+        out: an array to write to and return, of any strides, instead of a new one. It must not
+            share memory with ``input``.
+
+    Returns the averages, in the array type and dtype of ``input``; channels-last where a dense
+    ``input`` is.
+
+    Raises DTypeError, ShapeError, ParamError or LayoutError before anything is written.
+    """
+    return _native.avg_pool(
+        "avg_pool2d", 2, input, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, out,
+    )  # fmt: skip
+
+
+def avg_pool3d(
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    out: Any = None,
+) -> Any:
+    """3-D average pooling.
+
+    >>> import numpy as np, backops
+    >>> backops.avg_pool3d(np.arange(8.0).reshape(1, 2, 2, 2), 2)
+    array([[[[3.5]]]])
+
+    Arguments, result and errors are those of :func:`avg_pool2d`, for three axes.
+    """
+    return _native.avg_pool(
+        "avg_pool3d", 3, input, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, out,
+    )  # fmt: skip
+
+
+def adaptive_avg_pool1d(input: Any, output_size: OutputSize, *, out: Any = None) -> Any:
+    """1-D adaptive average pooling: as many windows as there are outputs, over all of the input.
+
+    >>> import numpy as np, backops
+    >>> backops.adaptive_avg_pool1d(np.array([[[1.0, 3.0, 5.0]]]), 2)
+    array([[[2., 4.]]])
+
+    Arguments, result and errors are those of :func:`adaptive_avg_pool2d`, for one axis.
+    """
+    return _native.adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size, out)
+
+
+def adaptive_avg_pool2d(input: Any, output_size: OutputSize, *, out: Any = None) -> Any:
+    """2-D adaptive average pooling: as many windows as there are outputs, over all of the input.
+
+    >>> import numpy as np, backops
+    >>> backops.adaptive_avg_pool2d(np.arange(8.0).reshape(1, 2, 4), (None, 2))
+    array([[[0.5, 2.5],
+            [4.5, 6.5]]])
+
+    Arguments:
+        input: ``(N, C, H, W)``, or without ``N``. A NumPy, PyTorch or JAX array, or any other that
+            speaks DLPack, on the CPU; any strides; float16, bfloat16, float32 or float64.
+        output_size: an int for both axes, or a sequence of one or two; None keeps a size.
+        out: an array to write to and return, of any strides, instead of a new one. It must not
+            share memory with ``input``.
+
+    Returns the averages, in the array type and dtype of ``input``; channels-last where a dense
+    ``input`` is.
+
+    Raises DTypeError, ShapeError, ParamError or LayoutError before anything is written.
+    """
+    return _native.adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size, out)
+
+
+def adaptive_avg_pool3d(input: Any, output_size: OutputSize, *, out: Any = None) -> Any:
+    """3-D adaptive average pooling: as many windows as there are outputs, over all of the input.
+
+    >>> import numpy as np, backops
+    >>> backops.adaptive_avg_pool3d(np.arange(8.0).reshape(1, 2, 2, 2), 1)
+    array([[[[3.5]]]])
+
+    Arguments, result and errors are those of :func:`adaptive_avg_pool2d`, for three axes.
+    """
+    return _native.adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size, out)
 
 
 def avg_pool1d_backward(

@@ -20,15 +20,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from backops import _native
-from backops._native import ConvPlan, PoolPlan
-from backops._ops import Axes
+from backops._native import ConvPlan, PoolForwardPlan, PoolPlan
+from backops._ops import Axes, OutputSize
 
 __all__ = [
+    "adaptive_avg_pool1d",
     "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d",
     "adaptive_avg_pool2d_backward",
+    "adaptive_avg_pool3d",
     "adaptive_avg_pool3d_backward",
+    "avg_pool1d",
     "avg_pool1d_backward",
+    "avg_pool2d",
     "avg_pool2d_backward",
+    "avg_pool3d",
     "avg_pool3d_backward",
     "conv_backward",
 ]
@@ -40,6 +46,90 @@ def _dtype_name(dtype: Any) -> str:
         return dtype.__name__
     name = getattr(dtype, "name", dtype)
     return name if isinstance(name, str) else str(name).removeprefix("torch.")
+
+
+def avg_pool1d(
+    input_shape: Sequence[int],
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> PoolForwardPlan:
+    """Plan of :func:`backops.avg_pool1d`, called as ``plan(input)``."""
+    return _native.plan_avg_pool(
+        "plan.avg_pool1d", 1, input_shape, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
+    )  # fmt: skip
+
+
+def avg_pool2d(
+    input_shape: Sequence[int],
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> PoolForwardPlan:
+    """Plan of :func:`backops.avg_pool2d`, called as ``plan(input)``."""
+    return _native.plan_avg_pool(
+        "plan.avg_pool2d", 2, input_shape, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
+    )  # fmt: skip
+
+
+def avg_pool3d(
+    input_shape: Sequence[int],
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> PoolForwardPlan:
+    """Plan of :func:`backops.avg_pool3d`, called as ``plan(input)``."""
+    return _native.plan_avg_pool(
+        "plan.avg_pool3d", 3, input_shape, kernel_size, stride, padding,
+        ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
+    )  # fmt: skip
+
+
+def adaptive_avg_pool1d(
+    input_shape: Sequence[int], output_size: OutputSize, *, dtype: Any = "float32"
+) -> PoolForwardPlan:
+    """Plan of :func:`backops.adaptive_avg_pool1d`, called as ``plan(input)``."""
+    return _native.plan_adaptive_avg_pool(
+        "plan.adaptive_avg_pool1d", 1, input_shape, output_size, _dtype_name(dtype)
+    )
+
+
+def adaptive_avg_pool2d(
+    input_shape: Sequence[int], output_size: OutputSize, *, dtype: Any = "float32"
+) -> PoolForwardPlan:
+    """Plan of :func:`backops.adaptive_avg_pool2d`, called as ``plan(input)``."""
+    return _native.plan_adaptive_avg_pool(
+        "plan.adaptive_avg_pool2d", 2, input_shape, output_size, _dtype_name(dtype)
+    )
+
+
+def adaptive_avg_pool3d(
+    input_shape: Sequence[int], output_size: OutputSize, *, dtype: Any = "float32"
+) -> PoolForwardPlan:
+    """Plan of :func:`backops.adaptive_avg_pool3d`, called as ``plan(input)``."""
+    return _native.plan_adaptive_avg_pool(
+        "plan.adaptive_avg_pool3d", 3, input_shape, output_size, _dtype_name(dtype)
+    )
 
 
 def avg_pool1d_backward(
@@ -55,7 +145,7 @@ def avg_pool1d_backward(
     dtype: Any = "float32",
 ) -> PoolPlan:
     """Plan of :func:`backops.avg_pool1d_backward`, called as ``plan(grad_output)``."""
-    return _native.plan_avg_pool(
+    return _native.plan_avg_pool_backward(
         "plan.avg_pool1d_backward", 1, input_shape, kernel_size, stride, padding,
         ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
     )  # fmt: skip
@@ -74,7 +164,7 @@ def avg_pool2d_backward(
     dtype: Any = "float32",
 ) -> PoolPlan:
     """Plan of :func:`backops.avg_pool2d_backward`, called as ``plan(grad_output)``."""
-    return _native.plan_avg_pool(
+    return _native.plan_avg_pool_backward(
         "plan.avg_pool2d_backward", 2, input_shape, kernel_size, stride, padding,
         ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
     )  # fmt: skip
@@ -93,7 +183,7 @@ def avg_pool3d_backward(
     dtype: Any = "float32",
 ) -> PoolPlan:
     """Plan of :func:`backops.avg_pool3d_backward`, called as ``plan(grad_output)``."""
-    return _native.plan_avg_pool(
+    return _native.plan_avg_pool_backward(
         "plan.avg_pool3d_backward", 3, input_shape, kernel_size, stride, padding,
         ceil_mode, count_include_pad, divisor_override, precision, _dtype_name(dtype),
     )  # fmt: skip
@@ -103,7 +193,7 @@ def adaptive_avg_pool1d_backward(
     input_shape: Sequence[int], output_size: Axes, *, dtype: Any = "float32"
 ) -> PoolPlan:
     """Plan of :func:`backops.adaptive_avg_pool1d_backward`, called as ``plan(grad_output)``."""
-    return _native.plan_adaptive_avg_pool(
+    return _native.plan_adaptive_avg_pool_backward(
         "plan.adaptive_avg_pool1d_backward", 1, input_shape, output_size, _dtype_name(dtype)
     )
 
@@ -112,7 +202,7 @@ def adaptive_avg_pool2d_backward(
     input_shape: Sequence[int], output_size: Axes, *, dtype: Any = "float32"
 ) -> PoolPlan:
     """Plan of :func:`backops.adaptive_avg_pool2d_backward`, called as ``plan(grad_output)``."""
-    return _native.plan_adaptive_avg_pool(
+    return _native.plan_adaptive_avg_pool_backward(
         "plan.adaptive_avg_pool2d_backward", 2, input_shape, output_size, _dtype_name(dtype)
     )
 
@@ -121,7 +211,7 @@ def adaptive_avg_pool3d_backward(
     input_shape: Sequence[int], output_size: Axes, *, dtype: Any = "float32"
 ) -> PoolPlan:
     """Plan of :func:`backops.adaptive_avg_pool3d_backward`, called as ``plan(grad_output)``."""
-    return _native.plan_adaptive_avg_pool(
+    return _native.plan_adaptive_avg_pool_backward(
         "plan.adaptive_avg_pool3d_backward", 3, input_shape, output_size, _dtype_name(dtype)
     )
 

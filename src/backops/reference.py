@@ -1,7 +1,7 @@
 """The operators in plain NumPy float64, straight from their definition: slow, and easy to trust.
 
-Pooling loops over the elements of `grad_output`, convolution over those of the kernel; both add
-what each contributes. Use them to check another implementation; nothing here is shared with the
+Pooling loops over its windows, convolution over the elements of the kernel; both add what each
+contributes. Use them to check another implementation; nothing here is shared with the
 fast one.
 
 >>> import numpy as np
@@ -16,23 +16,31 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "adaptive_avg_pool1d",
     "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d",
     "adaptive_avg_pool2d_backward",
+    "adaptive_avg_pool3d",
     "adaptive_avg_pool3d_backward",
+    "avg_pool1d",
     "avg_pool1d_backward",
+    "avg_pool2d",
     "avg_pool2d_backward",
+    "avg_pool3d",
     "avg_pool3d_backward",
     "conv",
     "conv_backward",
     "conv_transpose",
     "conv_transpose_backward",
 ]
+
+_OutputSize: TypeAlias = int | Sequence[int | None] | None
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -50,6 +58,147 @@ _ROUNDING = {
     ("fp16", "float32"): "float16",
     ("hf32", "float32"): "hf32",
 }
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+) -> NDArray[np.float64]:
+    """1-D average pooling, in float64.
+
+    >>> avg_pool1d(np.array([[[1.0, 3.0, 5.0, 7.0]]]), kernel_size=2)
+    array([[[2., 6.]]])
+
+    Arguments and errors: those of `avg_pool2d`, with one spatial axis.
+    """
+    return _avg_pool(
+        1,
+        input,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        precision,
+    )
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+) -> NDArray[np.float64]:
+    """2-D average pooling, in float64.
+
+    >>> avg_pool2d(np.arange(16.0).reshape(1, 4, 4), kernel_size=2)
+    array([[[ 2.5,  4.5],
+            [10.5, 12.5]]])
+
+    Arguments:
+        input: the tensor to pool, `(N, C, H, W)` or `(C, H, W)`: a NumPy, PyTorch or JAX array, or
+            any other CPU array that speaks DLPack.
+        others: those of `avg_pool2d_backward`.
+
+    Raises what `avg_pool2d_backward` does.
+    """
+    return _avg_pool(
+        2,
+        input,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        precision,
+    )
+
+
+def avg_pool3d(
+    input: Any,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+) -> NDArray[np.float64]:
+    """3-D average pooling, in float64.
+
+    >>> avg_pool3d(np.arange(8.0).reshape(1, 2, 2, 2), kernel_size=2)
+    array([[[[3.5]]]])
+
+    Arguments and errors: those of `avg_pool2d`, with three spatial axes.
+    """
+    return _avg_pool(
+        3,
+        input,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        precision,
+    )
+
+
+def adaptive_avg_pool1d(input: Any, output_size: _OutputSize) -> NDArray[np.float64]:
+    """1-D adaptive average pooling, in float64.
+
+    >>> adaptive_avg_pool1d(np.array([[[1.0, 3.0, 5.0]]]), 2)
+    array([[[2., 4.]]])
+
+    Arguments and errors: those of `adaptive_avg_pool2d`, with one spatial axis.
+    """
+    return _adaptive_avg_pool(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Any, output_size: _OutputSize) -> NDArray[np.float64]:
+    """2-D adaptive average pooling, in float64.
+
+    >>> adaptive_avg_pool2d(np.arange(8.0).reshape(1, 2, 4), (None, 2))
+    array([[[0.5, 2.5],
+            [4.5, 6.5]]])
+
+    Arguments:
+        input: the tensor to pool, `(N, C, H, W)` or `(C, H, W)`: a NumPy, PyTorch or JAX array, or
+            any other CPU array that speaks DLPack.
+        output_size: an int, or one per axis; None keeps a size.
+
+    Raises:
+        TypeError: `input` is not an array of float16, bfloat16, float32 or float64, or a size is no
+            int.
+        ValueError: the shape does not fit, or a size is not positive.
+    """
+    return _adaptive_avg_pool(2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Any, output_size: _OutputSize) -> NDArray[np.float64]:
+    """3-D adaptive average pooling, in float64.
+
+    >>> adaptive_avg_pool3d(np.arange(8.0).reshape(1, 2, 2, 2), 1)
+    array([[[[3.5]]]])
+
+    Arguments and errors: those of `adaptive_avg_pool2d`, with three spatial axes.
+    """
+    return _adaptive_avg_pool(3, input, output_size)
 
 
 def avg_pool1d_backward(
@@ -466,14 +615,47 @@ def _avg_pool_backward(
     grad, dtype = _values("grad_output", grad_output)
     grad = _round_inputs(grad, dtype, precision)
     shape = _input_shape(input, rank)
+    axes = _pool_axes(shape, rank, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    divisor = 0 if divisor_override is None else _integer("divisor_override", divisor_override)
+    _check_grad_shape(grad.shape, shape, axes)
+    return _spread(grad, shape, axes, divisor)
+
+
+def _avg_pool(
+    rank: int,
+    input: Any,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None,
+    padding: int | Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+    precision: str,
+) -> NDArray[np.float64]:
+    values, dtype = _values("input", input)
+    values = _round_inputs(values, dtype, precision)
+    shape = _input_shape(values, rank)
+    axes = _pool_axes(shape, rank, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    divisor = 0 if divisor_override is None else _integer("divisor_override", divisor_override)
+    return _average(values, axes, divisor)
+
+
+def _pool_axes(
+    shape: tuple[int, ...],
+    rank: int,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None,
+    padding: int | Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> list[list[_Window]]:
+    """The windows of each spatial axis."""
     kernels = _per_axis("kernel_size", kernel_size, rank, least=1)
     if stride is None or (isinstance(stride, Sequence) and len(stride) == 0):
         strides = kernels
     else:
         strides = _per_axis("stride", stride, rank, least=1)
     paddings = _per_axis("padding", padding, rank, least=0)
-    divisor = 0 if divisor_override is None else _integer("divisor_override", divisor_override)
-
     axes = []
     for axis, length in enumerate(shape[-rank:]):
         k, s, p = kernels[axis], strides[axis], paddings[axis]
@@ -491,8 +673,26 @@ def _avg_pool_backward(
                 f"(input size {length} plus twice padding[{axis}] = {p}{overhang})"
             )
         axes.append(windows)
-    _check_grad_shape(grad.shape, shape, axes)
-    return _spread(grad, shape, axes, divisor)
+    return axes
+
+
+def _adaptive_avg_pool(rank: int, input: Any, output_size: _OutputSize) -> NDArray[np.float64]:
+    values, _ = _values("input", input)
+    shape = _input_shape(values, rank)
+    sizes = output_size if isinstance(output_size, Sequence) else (output_size,)
+    if len(sizes) not in (1, rank):
+        raise ValueError(f"output_size is {output_size!r}, expected one size or {rank}")
+    if len(sizes) == 1:
+        sizes = tuple(sizes) * rank
+    kept = [
+        length if size is None else size for length, size in zip(shape[-rank:], sizes, strict=True)
+    ]
+    outputs = _per_axis("output_size", kept, rank, least=1)
+    axes = [
+        _adaptive_windows(length, count)
+        for length, count in zip(shape[-rank:], outputs, strict=True)
+    ]
+    return _average(values, axes, 0)
 
 
 def _adaptive_avg_pool_backward(rank: int, grad_output: Any, input: Any) -> NDArray[np.float64]:
@@ -552,6 +752,23 @@ def _spread(
             target: tuple[Any, ...] = (..., *(slice(w.begin, w.end) for w in window))
             share = grad[source] / (divisor or math.prod(w.divisor for w in window))
             result[target] += share[spatial]
+    return result
+
+
+def _average(
+    values: NDArray[np.float64], axes: list[list[_Window]], divisor: int
+) -> NDArray[np.float64]:
+    """Adds what each window holds and divides it; a `divisor` of 0 means the window's."""
+    spatial = tuple(range(-len(axes), 0))
+    result = np.empty((*values.shape[: -len(axes)], *(len(windows) for windows in axes)))
+    # Infinities of both signs in one window make a NaN, as they should: no warning.
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        for position in itertools.product(*(range(len(windows)) for windows in axes)):
+            window = [windows[o] for windows, o in zip(axes, position, strict=True)]
+            source: tuple[Any, ...] = (..., *(slice(w.begin, w.end) for w in window))
+            total = values[source].sum(axis=spatial)
+            target: tuple[Any, ...] = (..., *position)
+            result[target] = total / (divisor or math.prod(w.divisor for w in window))
     return result
 
 

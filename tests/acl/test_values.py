@@ -24,7 +24,7 @@ from tests.support.floats import round_to, same_bits
 from tests.support.layouts import LAYOUTS, in_layout, place
 from tests.support.pool_cases import find_case, load_cases, make_grad, parse_case
 from tests.support.pool_compare import assert_close
-from tests.support.pool_definitions import torch_backward
+from tests.support.pool_definitions import torch_result
 from tests.support.processes import run_python
 
 POOL_CASES = [case for case in load_cases() if case.rank in (2, 3) and 0 not in case.input_shape]
@@ -56,7 +56,7 @@ def test_pool_equals_pytorch(name):
     case = find_case(name)
     grad = make_grad(case, kind="integer")
     result = run_pool(case, grad, np.empty(case.input_shape, np.float32)).read()
-    assert np.allclose(result, torch_backward(case, grad), rtol=1e-6, atol=1e-6)
+    assert np.allclose(result, torch_result(case, grad), rtol=1e-6, atol=1e-6)
 
 
 def check_nothing_else_was_written(placed):

@@ -6,15 +6,17 @@ import json
 import backops
 from tests.support.processes import run_python
 
-POOLS = {f"{kind}_pool{rank}d_backward" for kind in ("avg", "adaptive_avg") for rank in (1, 2, 3)}
+FORWARD_POOLS = {f"{kind}_pool{rank}d" for kind in ("avg", "adaptive_avg") for rank in (1, 2, 3)}
+POOLS = FORWARD_POOLS | {f"{name}_backward" for name in FORWARD_POOLS}
 OPERATORS = POOLS | {"conv_backward"}
 ERRORS = {"Error", "DTypeError", "ShapeError", "ParamError", "LayoutError"}
 SETTINGS = {"set_num_threads", "get_num_threads", "set_deterministic"}
 
+EMPTY = inspect.Parameter.empty
 FIXED_PARAMETERS = {
-    "grad_output": inspect.Parameter.empty,
-    "input": inspect.Parameter.empty,
-    "kernel_size": inspect.Parameter.empty,
+    "grad_output": EMPTY,
+    "input": EMPTY,
+    "kernel_size": EMPTY,
     "stride": None,
     "padding": 0,
     "ceil_mode": False,
@@ -24,8 +26,8 @@ FIXED_PARAMETERS = {
     "out": None,
 }
 ADAPTIVE_PARAMETERS = {
-    "grad_output": inspect.Parameter.empty,
-    "input": inspect.Parameter.empty,
+    "grad_output": EMPTY,
+    "input": EMPTY,
     "out": None,
 }
 
@@ -115,9 +117,9 @@ def test_public_modules_are_those_of_backops():
 
 
 CONV_PARAMETERS = {
-    "grad_output": inspect.Parameter.empty,
-    "input": inspect.Parameter.empty,
-    "weight": inspect.Parameter.empty,
+    "grad_output": EMPTY,
+    "input": EMPTY,
+    "weight": EMPTY,
     "stride": 1,
     "padding": 0,
     "dilation": 1,
@@ -138,12 +140,16 @@ def test_convolution_has_the_documented_parameters():
 
 def test_pooling_operators_have_the_documented_parameters():
     for name in POOLS:
-        wanted = ADAPTIVE_PARAMETERS if name.startswith("adaptive") else FIXED_PARAMETERS
+        wanted = dict(ADAPTIVE_PARAMETERS if name.startswith("adaptive") else FIXED_PARAMETERS)
+        if name in FORWARD_POOLS:
+            del wanted["grad_output"]
+            if name.startswith("adaptive"):
+                wanted = {"input": EMPTY, "output_size": EMPTY, "out": None}
         parameters = inspect.signature(getattr(backops, name)).parameters
         assert {p.name: p.default for p in parameters.values()} == wanted, name
         assert list(parameters) == list(wanted), name
         named_only = {p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
-        positional = {"grad_output", "input", "kernel_size", "stride", "padding"}
+        positional = {"grad_output", "input", "kernel_size", "stride", "padding", "output_size"}
         assert named_only == set(wanted) - positional, name
 
 

@@ -8,11 +8,18 @@ import backops
 from tests.support import allocations
 from tests.support.floats import DTYPES, same_bits
 from tests.support.layouts import FILL_BYTE, LAYOUTS, READ_LAYOUTS, in_layout, place
-from tests.support.pool_cases import find_case, load_cases, make_grad, parse_case
+from tests.support.pool_cases import (
+    both_ways,
+    find_case,
+    load_cases,
+    make_grad,
+    make_source,
+    parse_case,
+)
 from tests.support.pool_compare import assert_close
 from tests.support.processes import run_python
 
-CASES = load_cases()
+CASES = both_ways(load_cases())
 CASE = find_case("overlap_2d")
 
 # Where a workspace that grows with the tensor would show.
@@ -38,13 +45,13 @@ LARGE_PROBLEMS = [
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_plan_gives_the_bits_of_the_function(case, dtype):
-    grad = make_grad(case, dtype)
+    source = make_source(case, dtype)
     plan = case.plan(backops.plan, dtype=dtype)
-    expected = case.backward(backops, grad)
-    assert same_bits(plan(grad), expected)
-    out = np.empty(case.input_shape, DTYPES[dtype])
+    expected = case.run(backops, source)
+    assert same_bits(plan(source), expected)
+    out = np.empty(case.target_shape, DTYPES[dtype])
     workspace = np.empty(plan.workspace_size, np.uint8)
-    assert plan(grad, out=out, workspace=workspace) is out
+    assert plan(source, out=out, workspace=workspace) is out
     assert same_bits(out, expected)
 
 
@@ -123,8 +130,9 @@ def test_plan_cannot_be_changed(attribute):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("problem", LARGE_PROBLEMS)
 def test_workspace_is_at_most_one_megabyte_per_thread(problem, dtype):
-    plan = parse_case(problem).plan(backops.plan, dtype=dtype)
-    assert plan.workspace_size <= 2**20 * backops.get_num_threads()
+    for case in both_ways([parse_case(problem)]):
+        plan = case.plan(backops.plan, dtype=dtype)
+        assert plan.workspace_size <= 2**20 * backops.get_num_threads()
 
 
 # Workspaces
@@ -281,17 +289,20 @@ for problem in (
     "avg1d in=2x2x60000 k=9 s=1 p=4",
     "avg3d in=2x8x16x28x28 k=3 s=2 p=1",
     "adaptive3d in=2x8x17x29x31 out=5x7x9",
+    "forward avg2d in=4x32x56x56 k=3 s=2 p=1 exclude_pad",
+    "forward avg2d in=2x512x7x7 k=7",
+    "forward adaptive3d in=2x8x17x29x31 out=5x7x9",
 ):
     case = pool_cases.parse_case(problem)
     for dtype in floats.DTYPES:
         plan = case.plan(backops.plan, dtype=dtype)
         workspace = np.empty(plan.workspace_size, np.uint8)
         for layout in ("contiguous", "channels_last", "every_second", "reversed"):
-            grad = layouts.in_layout(pool_cases.make_grad(case, dtype), case, layout)
-            out = layouts.place(case.input_shape, case.rank, dtype, layout)[1]
-            run = lambda: plan(grad, out=out, workspace=workspace)
+            source = layouts.in_layout(pool_cases.make_source(case, dtype), case, layout)
+            out = layouts.place(case.target_shape, case.rank, dtype, layout)[1]
+            run = lambda: plan(source, out=out, workspace=workspace)
             report[f"{problem} {dtype} {layout}"] = count(run)
-report["control: without out"] = count(lambda: plan(grad, workspace=workspace))
+report["control: without out"] = count(lambda: plan(source, workspace=workspace))
 """
 
 
@@ -316,6 +327,19 @@ def test_workspace_in_the_memory_of_a_tensor_is_refused(name):
     with pytest.raises(backops.LayoutError, match=f"workspace is memory .* that {name} does"):
         plan(**tensors, workspace=memory)
     assert not memory.any()
+
+
+def test_forward_plan_names_its_argument_in_calls_and_errors():
+    case = find_case("forward_overlap_2d")
+    plan = case.plan(backops.plan)
+    x = make_source(case)
+    assert same_bits(plan(input=x), case.run(backops, x))
+    with pytest.raises(backops.DTypeError, match=r"^plan.avg_pool2d: input is float64.*float32"):
+        plan(make_source(case, "float64"))
+    with pytest.raises(backops.ShapeError, match=r"^plan.avg_pool2d: input is .* as planned"):
+        plan(x[:1])
+    with pytest.raises(backops.ShapeError, match=r"^plan.avg_pool2d: out is .* pools to"):
+        plan(x, out=np.empty(x.shape, np.float32))
 
 
 # Axes longer than any memory

@@ -8,20 +8,35 @@ import torch
 
 from backops import reference
 from tests.support.floats import DTYPES, round_to
-from tests.support.pool_cases import Case, find_case, load_cases, make_grad, parse_case
+from tests.support.pool_cases import (
+    Case,
+    both_ways,
+    find_case,
+    load_cases,
+    make_grad,
+    make_source,
+    parse_case,
+)
 from tests.support.pool_compare import assert_close
-from tests.support.pool_definitions import forward, torch_backward
+from tests.support.pool_definitions import forward, torch_result
 
 CASES = load_cases()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_reference_agrees_with_pytorch_autograd_in_float64(case):
-    grad = make_grad(case, "float64")
-    expected = torch_backward(case, grad)
+@pytest.mark.parametrize("case", both_ways(CASES), ids=lambda case: case.name)
+def test_reference_agrees_with_pytorch_in_float64(case):
+    source = make_source(case, "float64")
+    expected = torch_result(case, source)
     if expected is None:
         pytest.skip("PyTorch cannot")
-    assert_close(case.backward(reference, grad), case, grad, expected=expected)
+    assert_close(case.run(reference, source), case, source, expected=expected)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_forward_reference_agrees_with_an_independent_definition(case):
+    x = make_source(case.forward, "float64")
+    result = case.forward.run(reference, x)
+    assert_close(result, case.forward, x, expected=forward(case, x))
 
 
 def test_pytorch_computes_almost_every_case():
@@ -34,7 +49,7 @@ def test_pytorch_computes_almost_every_case():
 
 
 def _pytorch_refuses(case):
-    return torch_backward(case, np.zeros(case.output_shape)) is None
+    return torch_result(case, np.zeros(case.output_shape)) is None
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -243,6 +258,24 @@ def test_reference_says_what_is_wrong(arguments, error, text):
         reference.avg_pool2d_backward(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments", "error", "text"),
+    [
+        ("avg_pool2d", (np.ones((1, 4, 4), np.int32), 2), TypeError, "input is int32"),
+        ("avg_pool2d", ((1, 1, 4, 4), 2), TypeError, "input is a tuple"),
+        ("avg_pool2d", (np.ones((4, 4)), 2), ValueError, "input is .4, 4., expected 3 or 4"),
+        ("avg_pool2d", (np.ones((1, 4, 4)), 3, 2, 2), ValueError, "padding.0. is 2"),
+        ("avg_pool2d", (np.ones((1, 4, 4)), 5), ValueError, "kernel_size.0. is 5"),
+        ("adaptive_avg_pool2d", (np.ones((1, 4, 4)), 0), ValueError, "output_size.0. is 0"),
+        ("adaptive_avg_pool2d", (np.ones((1, 4, 4)), (1, 2, 3)), ValueError, "output_size is"),
+        ("adaptive_avg_pool2d", (np.ones((1, 4, 4)), 2.0), TypeError, "output_size.0. is 2.0"),
+    ],
+)
+def test_forward_reference_says_what_is_wrong(function, arguments, error, text):
+    with pytest.raises(error, match=text):
+        getattr(reference, function)(*arguments)
+
+
 # Controls: assert_close must see what is wrong, and only that.
 
 
@@ -340,6 +373,6 @@ def test_rounding_of_the_tests_agrees_with_numpy():
 
 
 def test_case_lines_can_be_read_back():
-    for case in CASES:
+    for case in both_ways(CASES):
         line = parse_case(f"{case.name} {case.problem}")
         assert line == case

@@ -13,11 +13,19 @@ import backops
 from backops import reference
 from tests.support.floats import DTYPES, same_bits
 from tests.support.layouts import READ_LAYOUTS, in_layout
-from tests.support.pool_cases import Case, find_case, load_cases, make_grad, parse_case
-from tests.support.pool_compare import assert_close, check, window_counts
-from tests.support.pool_definitions import forward, torch_backward
+from tests.support.pool_cases import (
+    Case,
+    both_ways,
+    find_case,
+    load_cases,
+    make_grad,
+    make_source,
+    parse_case,
+)
+from tests.support.pool_compare import assert_close, check, term_counts
+from tests.support.pool_definitions import forward, torch_result
 
-CASES = load_cases()
+CASES = both_ways(load_cases())
 FIXED = [case for case in CASES if not case.adaptive]
 
 
@@ -34,11 +42,11 @@ def test_values_of_very_different_size_agree_with_reference(case):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case_agrees_with_pytorch(case):
-    grad = make_grad(case, "float32")
-    expected = torch_backward(case, grad)
+    source = make_source(case, "float32")
+    expected = torch_result(case, source)
     if expected is None:
         pytest.skip("PyTorch cannot")
-    assert_close(case.backward(backops, grad), case, grad, expected=expected)
+    assert_close(case.run(backops, source), case, source, expected=expected)
 
 
 # Generated cases
@@ -83,6 +91,11 @@ def adaptive_cases(draw):
     return Case("generated", f"adaptive{rank}d", shape, output_size=tuple(outputs))
 
 
+def generated_cases():
+    gradients = st.one_of(fixed_cases(), adaptive_cases())
+    return st.one_of(gradients, gradients.map(lambda case: case.forward))
+
+
 def batch_and_channels():
     return st.one_of(
         st.tuples(st.integers(0, 3), st.integers(1, 5)),
@@ -92,7 +105,7 @@ def batch_and_channels():
 
 
 @given(
-    st.one_of(fixed_cases(), adaptive_cases()),
+    generated_cases(),
     st.sampled_from(list(DTYPES)),
     st.integers(0, 2**32 - 1),
     st.sampled_from(["normal", "wide"]),
@@ -102,50 +115,62 @@ def test_generated_case_agrees_with_reference(case, dtype, seed, kind, layout):
     check(case, dtype, seed=seed, kind=kind, layout=layout)
 
 
-@given(st.one_of(fixed_cases(), adaptive_cases()), st.integers(0, 2**32 - 1))
+@given(generated_cases(), st.integers(0, 2**32 - 1))
 def test_generated_case_agrees_with_pytorch(case, seed):
-    grad = make_grad(case, "float32", seed)
-    expected = torch_backward(case, grad)
+    source = make_source(case, "float32", seed)
+    expected = torch_result(case, source)
     if expected is None:
         return
-    repeat = f"make_grad(parse_case({case.problem!r}), 'float32', {seed})"
-    assert_close(case.backward(backops, grad), case, grad, expected=expected, repeat=repeat)
+    repeat = f"make_source(parse_case({case.problem!r}), 'float32', {seed})"
+    assert_close(case.run(backops, source), case, source, expected=expected, repeat=repeat)
 
 
 @given(st.one_of(fixed_cases(), adaptive_cases()), st.integers(0, 2**32 - 1))
 def test_backward_is_the_adjoint_of_pooling(case, seed):
     grad = make_grad(case, "float64", seed)
     x = np.random.default_rng(seed).standard_normal(case.input_shape)
-    left = np.sum(forward(case, x) * grad)
     right = np.sum(x * case.backward(backops, grad))
     scale = np.sum(np.abs(x) * np.abs(case.backward(backops, np.abs(grad))))
-    assert abs(left - right) <= 1e-13 * scale, case.problem
+    for y in (forward(case, x), case.forward.run(backops, x)):
+        assert abs(np.sum(y * grad) - right) <= 1e-13 * scale, case.problem
 
 
 # Values known exactly
 
+EXACT_PROBLEMS = [
+    "avg1d in=2x3x37 k=4 s=1",
+    "avg1d in=2x3x37 k=8 s=2 p=4",
+    "avg2d in=2x3x16x18 k=2",
+    "avg2d in=2x9x17x19 k=4x2 s=1x2 p=2x1",
+    "avg2d in=2x3x17x19 k=3 s=2 p=1 div=-4",
+    "avg3d in=1x3x6x7x8 k=2 s=1 p=1",
+    "avg3d in=1x3x8x8x8 k=4x2x1 s=2",
+    "adaptive2d in=2x3x16x8 out=4x4",
+    "adaptive3d in=1x3x4x8x16 out=1x2x16",
+]
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    "problem",
-    [
-        "avg1d in=2x3x37 k=4 s=1",
-        "avg1d in=2x3x37 k=8 s=2 p=4",
-        "avg2d in=2x3x16x18 k=2",
-        "avg2d in=2x9x17x19 k=4x2 s=1x2 p=2x1",
-        "avg2d in=2x3x17x19 k=3 s=2 p=1 div=-4",
-        "avg3d in=1x3x6x7x8 k=2 s=1 p=1",
-        "avg3d in=1x3x8x8x8 k=4x2x1 s=2",
-        "adaptive2d in=2x3x16x8 out=4x4",
-        "adaptive3d in=1x3x4x8x16 out=1x2x16",
-    ],
-)
-def test_whole_gradients_over_power_of_two_windows_are_exact(problem, dtype):
+@pytest.mark.parametrize("problem", EXACT_PROBLEMS)
+def test_whole_numbers_over_power_of_two_windows_are_exact(problem, dtype):
     # Every product and sum is a multiple of 1/64 and small, so no dtype has to round.
+    for case in both_ways([parse_case(problem)]):
+        source = make_source(case, dtype, kind="integer")
+        expected = case.run(reference, source)
+        assert np.array_equal(case.run(backops, source).astype(np.float64), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("problem", EXACT_PROBLEMS)
+def test_forward_and_backward_are_exactly_adjoint_on_whole_numbers(problem, dtype):
     case = parse_case(problem)
-    grad = make_grad(case, dtype, kind="integer")
-    expected = case.backward(reference, grad)
-    assert np.array_equal(case.backward(backops, grad).astype(np.float64), expected)
+    grad, x = (make_source(way, dtype, kind="integer") for way in (case, case.forward))
+    y, grad_x = case.forward.run(backops, x), case.run(backops, grad)
+    left, right = (
+        np.sum(a.astype(np.float64) * b.astype(np.float64)) for a, b in ((y, grad), (x, grad_x))
+    )
+    assert left == right
+    assert left != 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -153,7 +178,7 @@ def test_inputs_in_no_window_are_positive_zero(dtype):
     case = find_case("gaps_2d")
     grad = -np.abs(make_grad(case, dtype))
     result = case.backward(backops, grad)
-    outside = window_counts(case) == 0
+    outside = term_counts(case) == 0
     assert outside.any()
     assert not result[outside].astype(np.float64).any()
     assert not np.signbit(result[outside].astype(np.float64)).any()
@@ -209,12 +234,13 @@ def test_ceil_mode_drops_window_starting_in_padding():
     assert result.tolist() == [[[1.0, 0.0, 2.0, 2.0]]]
 
 
-def test_unbatched_result_is_the_batched_one():
-    case = find_case("unbatched_2d")
-    grad = make_grad(case)
+@pytest.mark.parametrize("name", ["unbatched_2d", "forward_unbatched_2d"])
+def test_unbatched_result_is_the_batched_one(name):
+    case = find_case(name)
+    source = make_source(case)
     batched = dataclasses.replace(case, input_shape=(1, *case.input_shape))
-    result = batched.backward(backops, grad[np.newaxis])[0]
-    assert same_bits(result, case.backward(backops, grad))
+    result = batched.run(backops, source[np.newaxis])[0]
+    assert same_bits(result, case.run(backops, source))
 
 
 @pytest.mark.parametrize(
@@ -270,6 +296,84 @@ def test_parameters_may_be_given_by_name():
     assert same_bits(result, case.backward(backops, grad))
 
 
+def test_hand_computed_averages():
+    x = np.array([[[1.0, 2.0, 3.0, 6.0]]], np.float32)
+    assert backops.avg_pool1d(x, 2, 2, 1).tolist() == [[[0.5, 2.5, 3.0]]]
+    exclude = backops.avg_pool1d(x, 2, 2, 1, count_include_pad=False)
+    assert exclude.tolist() == [[[1.0, 2.5, 6.0]]]
+    assert backops.avg_pool1d(x, 2, divisor_override=-1).tolist() == [[[-3.0, -9.0]]]
+    assert backops.adaptive_avg_pool1d(x, 3).tolist() == [[[1.5, 2.5, 4.5]]]
+    # Upsampling repeats: windows [0, 1), [0, 1), [1, 2), ...
+    assert backops.adaptive_avg_pool1d(x, 8).tolist() == [[[1, 1, 2, 2, 3, 3, 6, 6]]]
+
+
+def test_windows_on_the_same_inputs_may_divide_by_different_numbers():
+    # Both hold the one input; the second reaches beyond the padding.
+    result = backops.avg_pool1d(np.full((1, 1, 1), 12.0), 6, 3, 3, ceil_mode=True)
+    assert result.tolist() == [[[2.0, 3.0]]]
+    planes = np.full((1, 1, 1, 1, 1), 12.0)
+    for axis in range(3):
+        windows = [[6 if i == axis else 1, 3 if i == axis else 1] for i in range(3)]
+        kernel, stride = zip(*windows, strict=True)
+        padding = [3 if i == axis else 0 for i in range(3)]
+        result = backops.avg_pool3d(planes, kernel, stride, padding, ceil_mode=True)
+        assert result.reshape(-1).tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("output_size", "shape"),
+    [
+        (3, (3, 3)),
+        ([3], (3, 3)),
+        ((3, 5), (3, 5)),
+        (None, (7, 8)),
+        ((None, 5), (7, 5)),
+        ([None], (7, 8)),
+    ],
+)
+def test_output_size_may_be_an_int_or_a_sequence_and_none_keeps_a_size(output_size, shape):
+    x = make_source(parse_case("forward avg2d in=2x3x7x8 k=1"))
+    result = backops.adaptive_avg_pool2d(x, output_size)
+    assert result.shape == (2, 3, *shape)
+    assert same_bits(result, backops.adaptive_avg_pool2d(x, shape))
+    assert np.array_equal(
+        reference.adaptive_avg_pool2d(x, output_size), reference.adaptive_avg_pool2d(x, shape)
+    )
+    assert same_bits(backops.plan.adaptive_avg_pool2d(x.shape, output_size)(x), result)
+
+
+def test_forward_parameters_may_be_given_by_name():
+    case = find_case("forward_exclude_pad_2d")
+    x = make_source(case)
+    result = backops.avg_pool2d(
+        input=x,
+        kernel_size=3,
+        stride=2,
+        padding=1,
+        ceil_mode=False,
+        count_include_pad=False,
+        divisor_override=None,
+        precision="keep",
+        out=None,
+    )
+    assert same_bits(result, case.run(backops, x))
+    adaptive = find_case("forward_adaptive_uneven_2d")
+    x = make_source(adaptive)
+    result = backops.adaptive_avg_pool2d(input=x, output_size=adaptive.output_size, out=None)
+    assert same_bits(result, adaptive.run(backops, x))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_averages_round_once_to_even(dtype):
+    unit = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+    # Means of four in units above 1: 1/2, 3/2, a little more and less than 1/2.
+    means = {(0, 0, 1, 1): 0, (1, 1, 2, 2): 2, (0, 1, 1, 1): 1, (0, 0, 0, 1): 0, (1, 2, 2, 2): 2}
+    for units, expected in means.items():
+        for order in set(itertools.permutations(units)):
+            x = (1 + np.array([[order]]) * unit).astype(DTYPES[dtype])
+            assert float(backops.avg_pool1d(x, 4)[0, 0, 0]) == 1 + expected * unit, order
+
+
 # NaN and infinity
 
 SPECIAL_CASES = [
@@ -292,11 +396,11 @@ SPECIAL_CASES = [
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "reversed"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SPECIAL_CASES)
+@pytest.mark.parametrize("name", [*SPECIAL_CASES, *(f"forward_{name}" for name in SPECIAL_CASES)])
 def test_nan_and_infinity_reach_exactly_their_windows(name, dtype, layout):
     case = find_case(name)
-    grad = make_grad(case, dtype)
-    flat = grad.reshape(-1)
+    source = make_source(case, dtype)
+    flat = source.reshape(-1)
     # Far apart and close together, so that opposite infinities meet in some cases.
     for place, value in zip(
         np.linspace(0, flat.size - 1, 5).astype(int),
@@ -305,22 +409,32 @@ def test_nan_and_infinity_reach_exactly_their_windows(name, dtype, layout):
     ):
         flat[place] = value
     flat[flat.size // 3 : flat.size // 3 + 2] = [np.inf, -np.inf]
-    result = case.backward(backops, in_layout(grad, case, layout))
-    assert_close(result, case, grad)
+    result = case.run(backops, in_layout(source, case, layout))
+    assert_close(result, case, source)
     assert np.isnan(result.astype(np.float64)).any()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_every_position_of_one_special_value_reaches_its_window_only(value):
-    case = parse_case("avg2d in=1x1x6x19 k=3 s=2 p=1")
-    for place in range(np.prod(case.output_shape)):
-        grad = np.zeros(case.output_shape, np.float32)
-        grad.reshape(-1)[place] = value
-        marked = np.zeros(case.output_shape)
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "avg2d in=1x1x6x19 k=3 s=2 p=1",
+        "forward avg2d in=1x1x6x19 k=3 s=2 p=1",
+        "forward avg2d in=1x1x12x40 k=9 s=1 p=4",
+        "forward avg2d in=1x1x9x50 k=3x10 s=3x10",
+        "forward adaptive2d in=1x1x7x70 out=3x3",
+    ],
+)
+def test_every_position_of_one_special_value_reaches_its_window_only(problem, value):
+    case = parse_case(problem)
+    for place in range(np.prod(case.source_shape)):
+        source = np.zeros(case.source_shape, np.float32)
+        source.reshape(-1)[place] = value
+        marked = np.zeros(case.source_shape)
         marked.reshape(-1)[place] = 1
-        window = case.backward(reference, marked) != 0
+        window = case.run(reference, marked) != 0
         expected = np.where(window, value, 0).astype(np.float32)
-        assert np.array_equal(case.backward(backops, grad), expected, equal_nan=True), place
+        assert np.array_equal(case.run(backops, source), expected, equal_nan=True), place
 
 
 # Rounding
@@ -381,16 +495,23 @@ def test_sum_beyond_the_largest_number_becomes_infinity(dtype):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize(
-    "problem", ["avg2d in=1x2x9x20 k=2 s=1", "avg2d in=1x2x9x20 k=4 s=1 div=16"]
+    "problem",
+    [
+        "avg2d in=1x2x9x20 k=2 s=1",
+        "avg2d in=1x2x9x20 k=4 s=1 div=16",
+        "forward avg2d in=1x2x9x20 k=4 s=1",
+        "forward avg3d in=1x2x8x9x20 k=5 s=2 p=2 exclude_pad",
+        "forward adaptive2d in=1x2x31x50 out=3x4",
+    ],
 )
-def test_large_gradients_do_not_overflow_before_they_are_divided(problem, dtype):
+def test_large_numbers_do_not_overflow_before_they_are_divided(problem, dtype):
     # Each element's contributions add up to at most the largest number.
     case = parse_case(problem)
     largest = {"float16": 65504.0, "bfloat16": 3e38, "float32": 3.4e38}[dtype]
-    grad = np.full(case.output_shape, largest).astype(DTYPES[dtype])
-    result = case.backward(backops, grad)
+    source = np.full(case.source_shape, largest).astype(DTYPES[dtype])
+    result = case.run(backops, source)
     assert np.isfinite(result.astype(np.float64)).all()
-    assert_close(result, case, grad)
+    assert_close(result, case, source)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -413,30 +534,30 @@ def rounded_to_hf32(grad):
     return np.ldexp(cut, exponent).astype(np.float32)
 
 
-def halfway_gradients(case):
-    """Random gradients, half of them with the 12 lowest mantissa bits at a tie or next to one."""
-    grad = make_grad(case)
-    bits = grad.view(np.uint32).reshape(-1)
+def halfway_numbers(case):
+    """Random numbers, half of them with the 12 lowest mantissa bits at a tie or next to one."""
+    source = make_source(case)
+    bits = source.view(np.uint32).reshape(-1)
     for offset, tail in enumerate((0x800, 0x7FF, 0x801, 0x000)):
         bits[offset::8] = (bits[offset::8] & 0xFFFFF000) | tail
-    return grad
+    return source
 
 
 @pytest.mark.parametrize("precision", ["hf32", "allow_fp32_down"])
 @pytest.mark.parametrize("case", FIXED[::3], ids=lambda case: case.name)
-def test_hf32_equals_keep_of_gradients_rounded_before(case, precision):
-    grad = halfway_gradients(case)
-    result = case.backward(backops, grad, precision=precision)
-    assert same_bits(result, case.backward(backops, rounded_to_hf32(grad)))
+def test_hf32_equals_keep_of_numbers_rounded_before(case, precision):
+    source = halfway_numbers(case)
+    result = case.run(backops, source, precision=precision)
+    assert same_bits(result, case.run(backops, rounded_to_hf32(source)))
 
 
 @pytest.mark.parametrize("case", FIXED[1::3], ids=lambda case: case.name)
-def test_fp16_equals_keep_of_gradients_rounded_before(case):
-    grad = make_grad(case, kind="wide") * np.float32(64)
+def test_fp16_equals_keep_of_numbers_rounded_before(case):
+    source = make_source(case, kind="wide") * np.float32(64)
     with np.errstate(over="ignore"):
-        rounded = grad.astype(np.float16).astype(np.float32)
-    result = case.backward(backops, grad, precision="fp16")
-    assert same_bits(result, case.backward(backops, rounded))
+        rounded = source.astype(np.float16).astype(np.float32)
+    result = case.run(backops, source, precision="fp16")
+    assert same_bits(result, case.run(backops, rounded))
 
 
 def test_precision_changes_float32_results():
@@ -454,7 +575,8 @@ def test_precision_changes_float32_results():
 @pytest.mark.parametrize("precision", ["hf32", "fp16", "allow_fp32_down"])
 def test_precision_applies_in_every_layout(precision, layout):
     for name in ("overlap_2d", "global_2d", "kernel_equals_stride_2d", "kernel_15_stride_one"):
-        check(find_case(name), "float32", layout=layout, precision=precision)
+        for case in both_ways([find_case(name)]):
+            check(case, "float32", layout=layout, precision=precision)
 
 
 @pytest.mark.parametrize("precision", ["hf32", "fp16"])
@@ -479,10 +601,10 @@ def test_precision_keeps_nan_and_infinity(precision):
     ],
 )
 def test_precision_leaves_other_dtypes_as_they_are(dtype, precision):
-    case = find_case("overlap_2d")
-    grad = make_grad(case, dtype)
-    result = case.backward(backops, grad, precision=precision)
-    assert same_bits(result, case.backward(backops, grad))
+    for case in both_ways([find_case("overlap_2d")]):
+        source = make_source(case, dtype)
+        result = case.run(backops, source, precision=precision)
+        assert same_bits(result, case.run(backops, source))
 
 
 # Sizes

@@ -1,7 +1,8 @@
-"""Pooling problems: those of cases/pool.txt, and the gradients to give them."""
+"""Pooling problems: those of cases/pool.txt, in both directions, and what to give them."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from .floats import DTYPES, round_to
 
 # Operators as the case files spell them.
 OPERATORS = {
-    f"{short}{rank}d": (f"{long}{rank}d_backward", rank)
+    f"{short}{rank}d": (f"{long}{rank}d", rank)
     for short, long in (("avg", "avg_pool"), ("adaptive", "adaptive_avg_pool"))
     for rank in (1, 2, 3)
 }
@@ -20,7 +21,11 @@ OPERATORS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One pooling problem; a parameter is an int (for every axis) or a tuple."""
+    """One pooling problem; a parameter is an int (for every axis) or a tuple.
+
+    Its source is what the operator reads, its target what it makes: `grad_output` and `grad_input`,
+    or, forward, `input` and the result.
+    """
 
     name: str
     operator: str
@@ -32,11 +37,17 @@ class Case:
     count_include_pad: bool = True
     divisor_override: int | None = None
     output_size: int | tuple[int, ...] = 1
+    is_forward: bool = False
+
+    @property
+    def forward(self) -> Case:
+        """The operator whose gradient this case is."""
+        return dataclasses.replace(self, name=f"forward_{self.name}", is_forward=True)
 
     @property
     def function(self) -> str:
         """The operator's name in `backops`, `backops.plan` and `backops.reference`."""
-        return OPERATORS[self.operator][0]
+        return OPERATORS[self.operator][0] + ("" if self.is_forward else "_backward")
 
     @property
     def rank(self) -> int:
@@ -48,8 +59,10 @@ class Case:
 
     @property
     def positional(self) -> tuple:
-        """What follows `grad_output, input`."""
-        return () if self.adaptive else (self.kernel_size, self.stride, self.padding)
+        """What follows the tensors."""
+        if self.adaptive:
+            return (self.output_size,) if self.is_forward else ()
+        return (self.kernel_size, self.stride, self.padding)
 
     @property
     def keywords(self) -> dict:
@@ -64,7 +77,8 @@ class Case:
     @property
     def problem(self) -> str:
         """The line of a case file, without the name."""
-        parts = [self.operator, f"in={join(self.input_shape)}"]
+        parts = ["forward"] if self.is_forward else []
+        parts += [self.operator, f"in={join(self.input_shape)}"]
         if self.adaptive:
             parts.append(f"out={join(self.output_size)}")
             return " ".join(parts)
@@ -83,7 +97,7 @@ class Case:
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """The shape of `grad_output`."""
+        """The shape of `grad_output`, or of the forward result."""
         spatial = self.input_shape[-self.rank :]
         if self.adaptive:
             outputs = per_axis(self.output_size, self.rank)
@@ -97,10 +111,24 @@ class Case:
             )
         return (*self.input_shape[: -self.rank], *outputs)
 
-    def backward(self, module, grad_output, **more):
+    @property
+    def source_shape(self) -> tuple[int, ...]:
+        return self.input_shape if self.is_forward else self.output_shape
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        return self.output_shape if self.is_forward else self.input_shape
+
+    def run(self, module, source, **more):
         """Calls this case's operator of `module` (`backops` or `backops.reference`)."""
+        tensors = (source,) if self.is_forward else (source, self.input_shape)
         function = getattr(module, self.function)
-        return function(grad_output, self.input_shape, *self.positional, **self.keywords, **more)
+        return function(*tensors, *self.positional, **self.keywords, **more)
+
+    def backward(self, module, grad_output, **more):
+        """The same where only gradients are looked at."""
+        assert not self.is_forward
+        return self.run(module, grad_output, **more)
 
     def plan(self, module, **more):
         """Calls this case's plan of `module` (`backops.plan`)."""
@@ -123,8 +151,11 @@ def _count_windows(length, kernel, stride, padding, ceil_mode) -> int:
 def parse_case(line: str) -> Case:
     """A case from a line of a case file; the name may be missing."""
     words = line.split()
-    name = "unnamed" if words[0] in OPERATORS else words.pop(0)
-    values = {"name": name, "operator": words[0]}
+    name = "unnamed" if words[0] in (*OPERATORS, "forward") else words.pop(0)
+    values = {"name": name, "is_forward": words[0] == "forward"}
+    if values["is_forward"]:
+        words.pop(0)
+    values["operator"] = words[0]
     fields = {"in": "input_shape", "k": "kernel_size", "s": "stride", "p": "padding"}
     fields |= {"out": "output_size", "div": "divisor_override"}
     for word in words[1:]:
@@ -147,21 +178,32 @@ def load_cases() -> tuple[Case, ...]:
     return cases
 
 
+def both_ways(cases) -> tuple[Case, ...]:
+    """Gradients, then the operators they belong to."""
+    return (*cases, *(case.forward for case in cases))
+
+
 def find_case(name: str) -> Case:
-    return next(case for case in load_cases() if case.name == name)
+    return next(case for case in both_ways(load_cases()) if case.name == name)
 
 
-def make_grad(case: Case, dtype: str = "float32", seed: int = 0, kind: str = "normal"):
-    """The gradient of a case: the same arguments give the same values everywhere.
+def make_source(case: Case, dtype: str = "float32", seed: int = 0, kind: str = "normal"):
+    """What a case reads: the same arguments give the same values everywhere.
 
     kind "normal" is normally distributed, "integer" small whole numbers, "wide" spreads over many
     powers of two.
     """
-    random = np.random.default_rng([seed, *case.output_shape])
+    random = np.random.default_rng([seed, *case.source_shape])
     if kind == "integer":
-        values = random.integers(-8, 9, case.output_shape).astype(np.float64)
+        values = random.integers(-8, 9, case.source_shape).astype(np.float64)
     else:
-        values = random.standard_normal(case.output_shape)
+        values = random.standard_normal(case.source_shape)
         if kind == "wide":
-            values *= 2.0 ** random.integers(-12, 13, case.output_shape)
+            values *= 2.0 ** random.integers(-12, 13, case.source_shape)
     return round_to(values, dtype).astype(DTYPES[dtype])
+
+
+def make_grad(case: Case, *arguments, **keywords):
+    """The same where only gradients are looked at."""
+    assert not case.is_forward
+    return make_source(case, *arguments, **keywords)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 
@@ -12,19 +13,17 @@ from backops import reference
 
 from .floats import order_of, round_to
 from .layouts import in_layout
-from .pool_cases import Case, make_grad, parse_case
+from .pool_cases import Case, make_source, parse_case
 from .processes import settings_in_force
 
 
 @functools.lru_cache(maxsize=256)
-def window_counts(case: Case):
-    """For each input element, the number of windows that hold it."""
+def term_counts(case: Case):
+    """The number of terms of each target: windows that hold an input, or elements of a window."""
     if not case.adaptive:
-        ones = np.ones(case.output_shape)
-        keywords = {**case.keywords, "divisor_override": 1}
-        function = getattr(reference, case.function)
-        return function(ones, case.input_shape, *case.positional, **keywords)
-    # There is no divisor_override: gradients that equal the window's size count 1 after division.
+        counted = dataclasses.replace(case, divisor_override=1)
+        return counted.run(reference, np.ones(case.source_shape))
+    # There is no divisor_override.
     sizes = np.ones(case.output_shape[-case.rank :])
     for axis, (length, outputs) in enumerate(
         zip(case.input_shape[-case.rank :], sizes.shape, strict=True)
@@ -34,38 +33,41 @@ def window_counts(case: Case):
         ]
         sizes *= np.reshape(along, [-1 if i == axis else 1 for i in range(case.rank)])
     sizes = np.broadcast_to(sizes, case.output_shape)
-    return np.rint(case.backward(reference, sizes))
+    if case.is_forward:
+        return sizes
+    # Gradients that equal the window's size count 1 after division.
+    return np.rint(case.run(reference, sizes))
 
 
-def error_bound(case: Case, grad, dtype: str, precision: str = "keep"):
+def error_bound(case: Case, source, dtype: str, precision: str = "keep"):
     """How far each element may be from the exact result, before it is rounded to `dtype`."""
     info = np.finfo(np.float64 if dtype == "float64" else np.float32)
-    counts = window_counts(case)
+    counts = term_counts(case)
     more = {} if case.adaptive else {"precision": precision}
-    contributions = np.abs(case.backward(reference, np.abs(grad), **more))
+    contributions = np.abs(case.run(reference, np.abs(source), **more))
     factor = np.maximum(4.0, np.sqrt(counts))
-    # The second term is for gradients so small that products lose bits to underflow.
+    # The second term is for numbers so small that products lose bits to underflow.
     return factor * float(info.eps) * contributions + (counts + 2) * float(info.smallest_subnormal)
 
 
-def assert_close(result, case: Case, grad, *, expected=None, precision="keep", repeat=None):
+def assert_close(result, case: Case, source, *, expected=None, precision="keep", repeat=None):
     """Fails unless every element of `result` is as close to the exact one as rounding allows.
 
     float32 and float64: within max(4, sqrt(K)) eps times the sum of absolute contributions, K the
-    number of windows over the element. Half types: one unit in the last place more than what that
+    number of its terms. Half types: one unit in the last place more than what that
     bound rounds to. NaN and infinity must be where they belong.
 
     `expected` replaces the exact result of `backops.reference`; `repeat` is the line to show.
     """
-    dtype = grad.dtype.name
+    dtype = source.dtype.name
     assert isinstance(result, np.ndarray), f"result is a {type(result).__name__}"
-    assert result.shape == case.input_shape, f"result is {result.shape}: {case.problem}"
-    assert result.dtype == grad.dtype, f"result is {result.dtype}, not {dtype}: {case.problem}"
+    assert result.shape == case.target_shape, f"result is {result.shape}: {case.problem}"
+    assert result.dtype == source.dtype, f"result is {result.dtype}, not {dtype}: {case.problem}"
     if expected is None:
         more = {} if case.adaptive else {"precision": precision}
-        expected = case.backward(reference, grad, **more)
+        expected = case.run(reference, source, **more)
     with np.errstate(all="ignore"):
-        bound = error_bound(case, grad, dtype, precision)
+        bound = error_bound(case, source, dtype, precision)
         got = result.astype(np.float64)
         finite = np.isfinite(expected)
         low = round_to(np.where(finite, expected - bound, 0.0), dtype)
@@ -92,14 +94,14 @@ def check(
 ):
     """Runs one problem (a `Case` or its line) and compares it with the reference."""
     case = problem if isinstance(problem, Case) else parse_case(problem)
-    values = make_grad(case, dtype, seed, kind)
-    grad = values if layout == "contiguous" else in_layout(values, case, layout)
+    values = make_source(case, dtype, seed, kind)
+    source = values if layout == "contiguous" else in_layout(values, case, layout)
     more = {} if case.adaptive else {"precision": precision}
-    result = case.backward(backops, grad, **more)
+    result = case.run(backops, source, **more)
     repeat = (
         f'{settings_in_force()}python -c "from tests.support.pool_compare import check; '
         f"check('{case.problem}', "
         f"'{dtype}', seed={seed}, kind='{kind}', layout='{layout}', precision='{precision}')\""
     )
-    assert_close(result, case, np.asarray(grad), precision=precision, repeat=repeat)
+    assert_close(result, case, np.asarray(source), precision=precision, repeat=repeat)
     return result

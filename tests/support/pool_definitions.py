@@ -11,8 +11,8 @@ from .cases import per_axis
 from .pool_cases import Case
 
 
-def torch_backward(case: Case, grad):
-    """PyTorch's gradient of a case in float64, or None where PyTorch cannot."""
+def torch_result(case: Case, source):
+    """What PyTorch makes of a case in float64, or None where PyTorch cannot."""
     import torch
     import torch.nn.functional as F
 
@@ -22,16 +22,18 @@ def torch_backward(case: Case, grad):
     spatial = case.input_shape[-case.rank :]
     if case.rank == 3 and not case.adaptive and any(map(int.__gt__, kernels, spatial)):
         return None  # refused by avg_pool3d only
-    x = torch.zeros(case.input_shape, dtype=torch.float64, requires_grad=True)
-    name = case.function.removesuffix("_backward")
-    keywords = dict(case.keywords)
+    forward = case if case.is_forward else case.forward
+    keywords = dict(forward.keywords)
     if case.rank == 1:
         keywords.pop("divisor_override", None)
-    arguments = (case.output_size,) if case.adaptive else case.positional
+    pool = getattr(F, forward.function)
+    values = torch.from_numpy(np.ascontiguousarray(source, dtype=np.float64))
+    if case.is_forward:
+        return pool(values, *forward.positional, **keywords).numpy()
     if case.adaptive and 0 in case.input_shape:
         return np.zeros(case.input_shape)  # PyTorch's adaptive backward refuses an empty batch
-    y = getattr(F, name)(x, *arguments, **keywords)
-    y.backward(torch.from_numpy(np.ascontiguousarray(grad, dtype=np.float64)))
+    x = torch.zeros(case.input_shape, dtype=torch.float64, requires_grad=True)
+    pool(x, *forward.positional, **keywords).backward(values)
     return x.grad.numpy()
 
 
