@@ -106,14 +106,19 @@ class ConvBackward {
           weight(op.weight_.at(data.weight)),
           grad_input(op.input_.at(data.grad_input)),
           grad_weight(op.weight_.at(data.grad_weight)),
-          grad_bias(op.bias_ ? op.bias_->at(data.grad_bias) : TensorView{}),
-          tensors{&grad_output, &input,       &weight,
-                  &grad_input,  &grad_weight, op.bias_ ? &grad_bias : nullptr} {}
+          grad_bias(op.bias_ ? op.bias_->at(data.grad_bias) : TensorView{}) {
+      tensors.grad_output = &grad_output;
+      tensors.input = &input;
+      tensors.weight = &weight;
+      tensors.grad_input = &grad_input;
+      tensors.grad_weight = &grad_weight;
+      if (op.bias_) tensors.grad_bias = &grad_bias;
+    }
     Views(const Views&) = delete;
     Views& operator=(const Views&) = delete;
 
     const TensorView grad_output, input, weight, grad_input, grad_weight, grad_bias;
-    const ConvTensors tensors;
+    ConvTensors tensors;
   };
 
   void check_gradients() const {

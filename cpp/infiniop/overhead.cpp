@@ -105,10 +105,17 @@ void measure_conv(infiniopHandle_t handle) {
   problem.pad_both_ends();
   const int threads = default_thread_count();
   const ConvPlan plan(problem, threads, false);
-  const TensorView views[] = {dense(grad_output, out),    dense(input, in),
-                              dense(weight, kernel),      dense(grad_input, in),
-                              dense(grad_weight, kernel), dense(grad_bias, channels)};
-  const ConvTensors tensors{&views[0], &views[1], &views[2], &views[3], &views[4], &views[5]};
+  const TensorView grad_output_view = dense(grad_output, out), input_view = dense(input, in),
+                   weight_view = dense(weight, kernel), grad_input_view = dense(grad_input, in),
+                   grad_weight_view = dense(grad_weight, kernel),
+                   grad_bias_view = dense(grad_bias, channels);
+  ConvTensors tensors;
+  tensors.grad_output = &grad_output_view;
+  tensors.input = &input_view;
+  tensors.weight = &weight_view;
+  tensors.grad_input = &grad_input_view;
+  tensors.grad_weight = &grad_weight_view;
+  tensors.grad_bias = &grad_bias_view;
   compare(
       "ConvBackward", [&] { plan.run(tensors, workspace.data(), threads); },
       [&] {
