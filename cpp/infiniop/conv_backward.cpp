@@ -1,15 +1,11 @@
 #include "infiniop/ops/conv_backward.h"
 
-#include <algorithm>
 #include <optional>
-#include <string>
 
-#include "base/error.h"
 #include "base/threads.h"
+#include "infiniop/conv_problem.h"
 #include "infiniop/operand.h"
 #include "infiniop/operator.h"
-#include "infiniop/parameters.h"
-#include "ops/conv/plan.h"
 
 namespace backops::infini {
 namespace {
@@ -19,45 +15,9 @@ struct ConvArguments {
   const InfiniopTensorDescriptor& input;
   const InfiniopTensorDescriptor& weight;
   const InfiniopTensorDescriptor* bias;  // may be null
-  const void* pads;
-  const void* strides;
-  const void* dilations;
+  ConvParameters parameters;
   std::size_t groups;
 };
-
-// Checked before a plan is made, which takes long.
-LegalConvProblem problem_of(const ConvArguments& arguments, const TensorView& grad_output,
-                            const TensorView& input, const TensorView& weight) {
-  ConvProblem problem;
-  problem.rank = conv_rank(weight.shape, weight.ndim);
-  if (input.ndim != weight.ndim) {
-    throw Error(ErrorKind::shape, "{input}", shape_text(input.shape, input.ndim),
-                "expected as many axes as {weight} " + shape_text(weight.shape, weight.ndim));
-  }
-  problem.ndim = input.ndim;
-  problem.dtype = input.dtype;
-  std::copy(input.shape, input.shape + input.ndim, problem.input_shape);
-  std::copy(weight.shape, weight.shape + weight.ndim, problem.weight_shape);
-  const bool narrow = are_narrow(arguments.strides, arguments.dilations, problem.rank);
-  read_axes(arguments.strides, problem.rank, 1, problem.stride, narrow);
-  read_axes(arguments.pads, problem.rank, 0, problem.padding_before, narrow);
-  problem.pad_both_ends();
-  read_axes(arguments.dilations, problem.rank, 1, problem.dilation, narrow);
-  problem.groups = static_cast<std::int64_t>(arguments.groups);
-  problem.wants_bias = arguments.bias != nullptr;
-  ConvTensors inputs;
-  inputs.grad_output = &grad_output;
-  inputs.input = &input;
-  inputs.weight = &weight;
-  const LegalConvProblem legal(problem);
-  legal.check_inputs(inputs);
-  return legal;
-}
-
-std::optional<Operand> bias_of(const InfiniopTensorDescriptor* bias) {
-  if (bias == nullptr) return std::nullopt;
-  return operand_of(*bias, "{bias}");
-}
 
 // Each gradient has the shape and strides of the tensor it belongs to.
 class ConvBackward {
@@ -75,9 +35,8 @@ class ConvBackward {
         grad_output_(operand_of(arguments.grad_output, "{grad_output}")),
         input_(operand_of(arguments.input, "{input}")),
         weight_(operand_of(arguments.weight, "{weight}")),
-        bias_(bias_of(arguments.bias)),
-        plan_(problem_of(arguments, grad_output_.view(), input_.view(), weight_.view()), threads_,
-              /*deterministic=*/false) {
+        bias_(operand_of(arguments.bias, "{bias}")),
+        plan_(legal_problem(arguments), threads_, /*deterministic=*/false) {
     check_gradients();
   }
 
@@ -121,6 +80,21 @@ class ConvBackward {
     ConvTensors tensors;
   };
 
+  // Checked before a plan is made, which takes long.
+  LegalConvProblem legal_problem(const ConvArguments& arguments) const {
+    ConvProblem problem = conv_problem(input_.view(), weight_.view(), arguments.parameters);
+    problem.op = ConvOperator::backward;
+    problem.groups = static_cast<std::int64_t>(arguments.groups);
+    problem.wants_bias = bias_.has_value();
+    ConvTensors inputs;
+    inputs.grad_output = &grad_output_.view();
+    inputs.input = &input_.view();
+    inputs.weight = &weight_.view();
+    const LegalConvProblem legal(problem);
+    legal.check_inputs(inputs);
+    return legal;
+  }
+
   void check_gradients() const {
     ConvTensors gradients;
     gradients.grad_input = &input_.view();
@@ -150,8 +124,12 @@ infiniStatus_t infiniopCreateConvBackwardDescriptor(
       return INFINI_STATUS_BAD_PARAM;
     }
     return create<ConvBackward>(*handle, desc_ptr,
-                                ConvArguments{*grad_output_desc, *input_desc, *weight_desc,
-                                              bias_desc, pads, strides, dilations, n});
+                                ConvArguments{*grad_output_desc,
+                                              *input_desc,
+                                              *weight_desc,
+                                              bias_desc,
+                                              {pads, strides, dilations},
+                                              n});
   });
 }
 

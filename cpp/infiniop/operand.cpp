@@ -26,4 +26,10 @@ Operand operand_of(const InfiniopTensorDescriptor& descriptor, const char* argum
                  descriptor.strides.empty() ? nullptr : descriptor.strides.data(), 0, argument);
 }
 
+std::optional<Operand> operand_of(const InfiniopTensorDescriptor* descriptor,
+                                  const char* argument) {
+  if (descriptor == nullptr) return std::nullopt;
+  return operand_of(*descriptor, argument);
+}
+
 }  // namespace backops::infini

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/operand.h"
@@ -19,5 +20,7 @@ namespace backops::infini {
 
 // Throws Error, naming `argument`, for what no operator takes.
 Operand operand_of(const InfiniopTensorDescriptor& descriptor, const char* argument);
+// The same of a tensor that may be missing.
+std::optional<Operand> operand_of(const InfiniopTensorDescriptor* descriptor, const char* argument);
 
 }  // namespace backops::infini

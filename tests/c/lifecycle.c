@@ -32,20 +32,27 @@ static void pool_life(void) {
 }
 
 static void conv_life(void) {
-  static float grad_input[2 * 4 * 8 * 8], grad_weight[6 * 2 * 3 * 3], grad_bias[6];
-  static float grad_output[2 * 6 * 4 * 4], input[2 * 4 * 8 * 8], weight[6 * 2 * 3 * 3];
-  infiniopConvBackwardDescriptor_t desc;
+  static float y[2 * 6 * 4 * 4], grad_input[2 * 4 * 8 * 8], grad_weight[6 * 2 * 3 * 3];
+  static float input[2 * 4 * 8 * 8], weight[6 * 2 * 3 * 3], bias[6], grad_bias[6];
+  infiniopConvDescriptor_t forward;
+  infiniopConvBackwardDescriptor_t backward;
   infinirtStream_t own;
-  size_t size;
-  void* space;
-  CHECK_SUCCESS(create_conv(handle, legal_conv(), &desc));
-  CHECK_SUCCESS(infiniopGetConvBackwardWorkspaceSize(desc, &size));
+  size_t forward_size, size;
+  void *forward_space, *space;
+  CHECK_SUCCESS(create_conv(infiniopCreateConvDescriptor, handle, legal_conv(), &forward));
+  CHECK_SUCCESS(create_conv(infiniopCreateConvBackwardDescriptor, handle, legal_conv(), &backward));
+  CHECK_SUCCESS(infiniopGetConvWorkspaceSize(forward, &forward_size));
+  CHECK_SUCCESS(infiniopGetConvBackwardWorkspaceSize(backward, &size));
+  CHECK_SUCCESS(infinirtMalloc(&forward_space, forward_size));
   CHECK_SUCCESS(infinirtMalloc(&space, size));
   CHECK_SUCCESS(infinirtStreamCreate(&own));
-  CHECK_SUCCESS(infiniopConvBackward(desc, space, size, grad_input, grad_weight, grad_bias,
-                                     grad_output, input, weight, own));
-  CHECK_SUCCESS(infiniopDestroyConvBackwardDescriptor(desc));
+  CHECK_SUCCESS(infiniopConv(forward, forward_space, forward_size, y, input, weight, bias, own));
+  CHECK_SUCCESS(infiniopConvBackward(backward, space, size, grad_input, grad_weight, grad_bias, y,
+                                     input, weight, own));
+  CHECK_SUCCESS(infiniopDestroyConvDescriptor(forward));
+  CHECK_SUCCESS(infiniopDestroyConvBackwardDescriptor(backward));
   CHECK_SUCCESS(infinirtStreamDestroy(own));
+  CHECK_SUCCESS(infinirtFree(forward_space));
   CHECK_SUCCESS(infinirtFree(space));
 }
 

@@ -52,7 +52,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 }
 
 static infiniopHandle_t handle;
-static infiniopTensorDescriptor_t large, small, weight;
+static infiniopTensorDescriptor_t large, small, weight, bias;
 static void* made;
 
 static infiniStatus_t make_handle(void) { return infiniopCreateHandle((infiniopHandle_t*)&made); }
@@ -74,12 +74,18 @@ static infiniStatus_t make_pool(void) {
 }
 static void drop_pool(void) { infiniopDestroyAvgPoolBackwardDescriptor(made); }
 
-static infiniStatus_t make_conv(void) {
+static infiniStatus_t make_conv_by(CreateConv* create, infiniopTensorDescriptor_t bias_desc) {
   ptrdiff_t strides[1] = {2};
-  return infiniopCreateConvBackwardDescriptor(handle, (infiniopConvBackwardDescriptor_t*)&made,
-                                              small, large, weight, NULL, NULL, strides, NULL, 1);
+  return create(handle, (struct InfiniopDescriptor**)&made, small, large, weight, bias_desc, NULL,
+                strides, NULL, 1);
 }
-static void drop_conv(void) { infiniopDestroyConvBackwardDescriptor(made); }
+static infiniStatus_t make_conv(void) { return make_conv_by(infiniopCreateConvDescriptor, bias); }
+static void drop_conv(void) { infiniopDestroyConvDescriptor(made); }
+
+static infiniStatus_t make_conv_backward(void) {
+  return make_conv_by(infiniopCreateConvBackwardDescriptor, NULL);
+}
+static void drop_conv_backward(void) { infiniopDestroyConvBackwardDescriptor(made); }
 
 static infiniStatus_t make_stream(void) { return infinirtStreamCreate(&made); }
 static void drop_stream(void) { infinirtStreamDestroy(made); }
@@ -120,6 +126,12 @@ static infiniStatus_t compute_pool(void) {
 }
 
 static infiniStatus_t compute_conv(void) {
+  static float y[4], x[8], w[2], added[1];
+  static char space[1 << 20];
+  return infiniopConv(made, space, sizeof space, y, x, w, added, NULL);
+}
+
+static infiniStatus_t compute_conv_backward(void) {
   static float grad_input[8], input[8], grad_output[4], grad_weight[2], kernel[2];
   static char space[1 << 20];
   return infiniopConvBackward(made, space, sizeof space, grad_input, grad_weight, NULL, grad_output,
@@ -153,16 +165,20 @@ static void queue_without_thread(void) {
 }
 
 int main(void) {
-  const size_t large_shape[3] = {1, 1, 8}, small_shape[3] = {1, 1, 4}, weight_shape[3] = {1, 1, 2};
+  const size_t large_shape[3] = {1, 1, 8}, small_shape[3] = {1, 1, 4}, weight_shape[3] = {1, 1, 2},
+               bias_shape[1] = {1};
   CHECK_SUCCESS(infiniopCreateHandle(&handle));
   CHECK_SUCCESS(infiniopCreateTensorDescriptor(&large, 3, large_shape, NULL, INFINI_DTYPE_F32));
   CHECK_SUCCESS(infiniopCreateTensorDescriptor(&small, 3, small_shape, NULL, INFINI_DTYPE_F32));
   CHECK_SUCCESS(infiniopCreateTensorDescriptor(&weight, 3, weight_shape, NULL, INFINI_DTYPE_F32));
+  CHECK_SUCCESS(infiniopCreateTensorDescriptor(&bias, 1, bias_shape, NULL, INFINI_DTYPE_F32));
   /* What is allocated once per process or thread is not what this is about. */
   CHECK_SUCCESS(make_pool());
   drop_pool();
   CHECK_SUCCESS(make_conv());
   drop_conv();
+  CHECK_SUCCESS(make_conv_backward());
+  drop_conv_backward();
   CHECK_SUCCESS(make_stream());
   drop_stream();
   PoolProblem wrong = legal_pool();
@@ -171,22 +187,29 @@ int main(void) {
                INFINI_STATUS_BAD_PARAM);
   CHECK_SUCCESS(create_pool(handle, legal_pool(), (infiniopAvgPoolBackwardDescriptor_t*)&made));
   drop_pool();
-  CHECK_SUCCESS(create_conv(handle, legal_conv(), (infiniopConvBackwardDescriptor_t*)&made));
+  CHECK_SUCCESS(create_conv(infiniopCreateConvDescriptor, handle, legal_conv(),
+                            (infiniopConvDescriptor_t*)&made));
   drop_conv();
+  CHECK_SUCCESS(create_conv(infiniopCreateConvBackwardDescriptor, handle, legal_conv(),
+                            (infiniopConvBackwardDescriptor_t*)&made));
+  drop_conv_backward();
 
   fail_at_every_allocation("handle", make_handle, drop_handle);
   fail_at_every_allocation("tensor descriptor", make_tensor, drop_tensor);
   fail_at_every_allocation("pool descriptor", make_pool, drop_pool);
   fail_at_every_allocation("conv descriptor", make_conv, drop_conv);
+  fail_at_every_allocation("conv backward descriptor", make_conv_backward, drop_conv_backward);
   fail_at_every_allocation("stream", make_stream, drop_stream);
   fail_at_every_allocation("event", make_event, drop_event);
   fail_at_every_allocation("memory", make_memory, drop_memory);
   queue_without_thread();
   compute_without_allocating(make_pool, compute_pool, drop_pool);
   compute_without_allocating(make_conv, compute_conv, drop_conv);
+  compute_without_allocating(make_conv_backward, compute_conv_backward, drop_conv_backward);
   CHECK_SUCCESS(infiniopDestroyTensorDescriptor(large));
   CHECK_SUCCESS(infiniopDestroyTensorDescriptor(small));
   CHECK_SUCCESS(infiniopDestroyTensorDescriptor(weight));
+  CHECK_SUCCESS(infiniopDestroyTensorDescriptor(bias));
   CHECK_SUCCESS(infiniopDestroyHandle(handle));
   return failures == 0 ? 0 : 1;
 }

@@ -55,8 +55,9 @@ static inline infiniStatus_t create_pool(infiniopHandle_t handle, PoolProblem pr
   return status;
 }
 
+/* Of both convolutions: `output` is Conv's, or the gradient that ConvBackward reads. */
 typedef struct {
-  Tensor grad_output, input, weight, bias;
+  Tensor output, input, weight, bias;
   size_t pads[3];
   ptrdiff_t strides[3];
   size_t dilations[3];
@@ -75,16 +76,20 @@ static inline ConvProblem legal_conv(void) {
   return problem;
 }
 
-static inline infiniStatus_t create_conv(infiniopHandle_t handle, ConvProblem problem,
-                                         infiniopConvBackwardDescriptor_t* desc) {
-  const infiniopTensorDescriptor_t grad_output = describe(problem.grad_output);
+typedef infiniStatus_t CreateConv(infiniopHandle_t, struct InfiniopDescriptor**,
+                                  infiniopTensorDescriptor_t, infiniopTensorDescriptor_t,
+                                  infiniopTensorDescriptor_t, infiniopTensorDescriptor_t, void*,
+                                  void*, void*, size_t);
+
+static inline infiniStatus_t create_conv(CreateConv* create, infiniopHandle_t handle,
+                                         ConvProblem problem, struct InfiniopDescriptor** desc) {
+  const infiniopTensorDescriptor_t output = describe(problem.output);
   const infiniopTensorDescriptor_t input = describe(problem.input);
   const infiniopTensorDescriptor_t weight = describe(problem.weight);
   const infiniopTensorDescriptor_t bias = describe(problem.bias);
-  const infiniStatus_t status = infiniopCreateConvBackwardDescriptor(
-      handle, desc, grad_output, input, weight, bias, problem.pads, problem.strides,
-      problem.dilations, problem.groups);
-  infiniopDestroyTensorDescriptor(grad_output);
+  const infiniStatus_t status = create(handle, desc, output, input, weight, bias, problem.pads,
+                                       problem.strides, problem.dilations, problem.groups);
+  infiniopDestroyTensorDescriptor(output);
   infiniopDestroyTensorDescriptor(input);
   infiniopDestroyTensorDescriptor(weight);
   infiniopDestroyTensorDescriptor(bias);

@@ -21,6 +21,7 @@ HEADERS = (
     "infiniop/tensor_descriptor.h",
     "infiniop/operator_descriptor.h",
     "infiniop/ops/averagepool_backward.h",
+    "infiniop/ops/conv.h",
     "infiniop/ops/conv_backward.h",
 )
 C_TESTS = TESTS / "c"
@@ -183,9 +184,9 @@ int main(int count, char **arguments) {{
   if (infiniopCreateHandle(&handle) || infinirtStreamCreate(&stream)) return 1;
   problem.groups = 1;
   problem.bias.is_null = 1;
-  problem.grad_output.shape[1] = problem.input.shape[1] = 32;
+  problem.output.shape[1] = problem.input.shape[1] = 32;
   problem.weight.shape[0] = problem.weight.shape[1] = 32;
-  if (create_conv(handle, problem, &desc)) return 1;
+  if (create_conv(infiniopCreateConvBackwardDescriptor, handle, problem, &desc)) return 1;
   if (infiniopGetConvBackwardWorkspaceSize(desc, &size) || infinirtMalloc(&space, size)) return 1;
   for (int i = 0; i < 500; ++i) {{
     if (infiniopConvBackward(desc, space, size, grad_input, grad_weight, NULL, grad_output,

@@ -12,19 +12,20 @@ import pytest
 from tests.support.infini import (
     HANDLE,
     UNTOUCHED,
+    AvgPoolBackward,
     Conv,
+    ConvBackward,
     DType,
     Head,
-    Pool,
     Status,
     Tensor,
     check,
-    create_conv,
     create_handle,
-    create_pool,
     create_stream,
+    described,
     infiniop,
     infinirt,
+    int64s,
     is_untouched,
 )
 
@@ -43,34 +44,59 @@ def other_device():
 
 # Legal problems, from which every case below differs in one way.
 
-POOL = {
-    "grad_input": tensor(2, 3, 8, 8),
-    "grad_output": tensor(2, 3, 4, 4),
-    "input": tensor(2, 3, 8, 8),
-    "kernel": [3, 3],
-    "strides": [2, 2],
-    "pads": [1, 1],
+LEGAL = {
+    AvgPoolBackward: {
+        "grad_input": tensor(2, 3, 8, 8),
+        "grad_output": tensor(2, 3, 4, 4),
+        "input": tensor(2, 3, 8, 8),
+        "kernel": [3, 3],
+        "strides": [2, 2],
+        "pads": [1, 1],
+    },
+    Conv: {
+        "y": tensor(2, 6, 4, 4),
+        "x": tensor(2, 4, 8, 8),
+        "w": tensor(6, 2, 3, 3),
+        "b": tensor(6),
+        "pads": [1, 1],
+        "strides": [2, 2],
+        "dilations": [1, 1],
+        "n": 2,
+    },
+    ConvBackward: {
+        "grad_output": tensor(2, 6, 4, 4),
+        "input": tensor(2, 4, 8, 8),
+        "weight": tensor(6, 2, 3, 3),
+        "bias": tensor(6),
+        "pads": [1, 1],
+        "strides": [2, 2],
+        "dilations": [1, 1],
+        "n": 2,
+    },
 }
-CONV = {
-    "grad_output": tensor(2, 6, 4, 4),
-    "input": tensor(2, 4, 8, 8),
-    "weight": tensor(6, 2, 3, 3),
-    "bias": tensor(6),
-    "pads": [1, 1],
-    "strides": [2, 2],
-    "dilations": [1, 1],
-    "groups": 2,
-}
-CREATE = {"pool": (create_pool, POOL), "conv": (create_conv, CONV)}
+CONVOLUTIONS = (Conv, ConvBackward)
+# What ConvBackward's tensors are called by Conv.
+FORWARD_NAMES = {"grad_output": "y", "input": "x", "weight": "w", "bias": "b"}
+
+
+def tensors_of(operator):
+    return [name for name, value in LEGAL[operator].items() if isinstance(value, Tensor)]
 
 
 def row(operator, what, **changes):
-    return pytest.param(operator, changes, id=f"{operator}: {what}")
+    return pytest.param(operator, changes, id=f"{operator.__name__}: {what}")
+
+
+def conv_rows(what, **changes):
+    """Of both convolutions, in ConvBackward's names."""
+    forward = {FORWARD_NAMES.get(name, name): value for name, value in changes.items()}
+    yield row(Conv, what, **forward)
+    yield row(ConvBackward, what, **changes)
 
 
 def dtype_rows():
-    for operator, (_, legal) in CREATE.items():
-        names = [name for name, value in legal.items() if isinstance(value, Tensor)]
+    for operator, legal in LEGAL.items():
+        names = tensors_of(operator)
         for name in names:
             shape = legal[name].shape
             for dtype in (*UNSUPPORTED, DType.F16, DType.BF16):
@@ -128,7 +154,7 @@ CONV_SHAPES = {
     "batch of grad_output": {"grad_output": (1, 6, 4, 4)},
     "channels of grad_output": {"grad_output": (2, 5, 4, 4)},
     "width of grad_output": {"grad_output": (2, 6, 4, 5)},
-    "channels of weight": {"weight": (6, 4, 3, 3)},
+    "channels of weight": {"weight": (6, 3, 3, 3)},
     "outputs of weight": {"weight": (5, 2, 3, 3)},
     "channels that groups do not divide": {"input": (2, 5, 8, 8)},
     "kernel beyond the input": {"weight": (6, 2, 11, 3)},
@@ -144,28 +170,33 @@ CONV_SHAPES = {
 }
 
 
+def tensors(shapes):
+    return {name: tensor(*shape) for name, shape in shapes.items()}
+
+
 def shape_rows():
-    for operator, rows in (("pool", POOL_SHAPES), ("conv", CONV_SHAPES)):
-        for what, shapes in rows.items():
-            yield row(operator, what, **{name: tensor(*shape) for name, shape in shapes.items()})
-    yield row("pool", "kernel beyond the input", kernel=[11, 3])
-    yield row("conv", "dilation beyond the input", dilations=[1, 5])
-    yield row("conv", "more groups than channels", groups=7)
+    for what, shapes in POOL_SHAPES.items():
+        yield row(AvgPoolBackward, what, **tensors(shapes))
+    for what, shapes in CONV_SHAPES.items():
+        yield from conv_rows(what, **tensors(shapes))
+    yield row(AvgPoolBackward, "kernel beyond the input", kernel=[11, 3])
+    yield from conv_rows("dilation beyond the input", dilations=[1, 5])
+    yield from conv_rows("more groups than channels", n=7)
 
 
 def param_rows():
     for value in (0, -1, -(2**63)):
         for name in ("kernel", "strides"):
-            yield row("pool", f"{name} {value}", **{name: [3, value]})
+            yield row(AvgPoolBackward, f"{name} {value}", **{name: [3, value]})
         for name in ("strides", "dilations"):
-            yield row("conv", f"{name} {value}", **{name: [value, 1]})
-        yield row("conv", f"groups {value}", groups=value)
-    for operator in CREATE:
+            yield from conv_rows(f"{name} {value}", **{name: [value, 1]})
+        yield from conv_rows(f"groups {value}", n=value)
+    for operator in LEGAL:
         yield row(operator, "padding -1", pads=[1, -1])
-    yield row("pool", "padding beyond half the kernel", pads=[1, 2])
-    yield row("pool", "default stride of a kernel of 0", kernel=[0, 3], strides=None)
-    yield row("pool", "kernel 2**62", kernel=[3, 2**62])
-    yield row("conv", "stride 2**62", strides=[2**62, 1])
+    yield row(AvgPoolBackward, "padding beyond half the kernel", pads=[1, 2])
+    yield row(AvgPoolBackward, "default stride of a kernel of 0", kernel=[0, 3], strides=None)
+    yield row(AvgPoolBackward, "kernel 2**62", kernel=[3, 2**62])
+    yield from conv_rows("stride 2**62", strides=[2**62, 1])
 
 
 OVERLAPS = {
@@ -184,26 +215,31 @@ BEYOND_MEMORY = {
 
 def stride_rows():
     for what, strides in (OVERLAPS | BEYOND_MEMORY).items():
-        yield row("pool", what, grad_input=tensor(2, 3, 8, 8, strides=strides))
+        yield row(AvgPoolBackward, what, grad_input=tensor(2, 3, 8, 8, strides=strides))
         # The gradient of the input is laid out like the input.
-        yield row("conv", f"input, {what}", input=tensor(2, 4, 8, 8, strides=strides))
+        yield row(ConvBackward, f"input, {what}", input=tensor(2, 4, 8, 8, strides=strides))
+        yield row(Conv, what, y=tensor(2, 6, 4, 4, strides=strides))
     for what, strides in BEYOND_MEMORY.items():
-        yield row("pool", f"grad_output, {what}", grad_output=tensor(2, 3, 4, 4, strides=strides))
-    yield row("conv", "weight of zero strides", weight=tensor(6, 2, 3, 3, strides=(0, 0, 0, 0)))
-    yield row("conv", "bias of zero stride", bias=tensor(6, strides=(0,)))
+        grad_output = tensor(2, 3, 4, 4, strides=strides)
+        yield row(AvgPoolBackward, f"grad_output, {what}", grad_output=grad_output)
+        yield row(Conv, f"x, {what}", x=tensor(2, 4, 8, 8, strides=strides))
+    weight = tensor(6, 2, 3, 3, strides=(0, 0, 0, 0))
+    yield row(ConvBackward, "weight of zero strides", weight=weight)
+    yield row(ConvBackward, "bias of zero stride", bias=tensor(6, strides=(0,)))
 
 
 def null_rows():
     for operator, names in (
-        ("pool", ("grad_input", "grad_output", "input", "kernel")),
-        ("conv", ("grad_output", "input", "weight")),
+        (AvgPoolBackward, ("grad_input", "grad_output", "input", "kernel")),
+        (Conv, ("y", "x", "w")),
+        (ConvBackward, ("grad_output", "input", "weight")),
     ):
         for name in (*names, "handle"):
             yield row(operator, f"no {name}", **{name: None})
 
 
 def device_rows():
-    for operator in CREATE:
+    for operator in LEGAL:
         yield row(operator, "another device", handle=other_device())
 
 
@@ -223,59 +259,73 @@ TABLE = [
 
 @pytest.mark.parametrize(("expected", "operator", "changes"), TABLE)
 def test_create_refuses(expected, operator, changes):
-    create, legal = CREATE[operator]
-    status, desc = create(**(legal | changes))
+    status, desc = operator.create(**(LEGAL[operator] | changes))
     assert status == expected
     assert is_untouched(desc)
 
 
-@pytest.mark.parametrize("operator", CREATE)
+every_operator = pytest.mark.parametrize("operator", LEGAL, ids=lambda cls: cls.__name__)
+
+
+@every_operator
 def test_create_takes_the_problem_that_the_table_starts_from(operator):
-    make = {"pool": Pool, "conv": Conv}[operator]
-    make(**CREATE[operator][1]).destroy()
+    operator(**LEGAL[operator]).destroy()
     assert (UNTOUCHED.device, UNTOUCHED.device_id) == (-1, -1)
 
 
-@pytest.mark.parametrize("operator", ["AvgPoolBackward", "ConvBackward"])
+@every_operator
 def test_create_refuses_a_null_out_parameter(operator):
-    create = getattr(infiniop, f"infiniopCreate{operator}Descriptor")
-    numbers = (ctypes.c_int64 * 3)(1, 1, 1)
-    desc = Head(0, 0)  # never looked at
-    pointer = ctypes.addressof(desc)
-    more = (False,) if operator == "AvgPoolBackward" else (1,)
-    tensors = (pointer,) * (3 if operator == "AvgPoolBackward" else 4)
-    assert create(HANDLE, None, *tensors, numbers, numbers, numbers, *more) == Status.BAD_PARAM
+    legal = LEGAL[operator]
+    with described(*(legal[name] for name in tensors_of(operator))) as descs:
+        parameters = [
+            int64s(value) if isinstance(value, list) else value
+            for value in legal.values()
+            if not isinstance(value, Tensor)
+        ]
+        more = [False] if operator is AvgPoolBackward else []
+        status = operator.call(
+            "infiniopCreate{}Descriptor", HANDLE, None, *descs, *parameters, *more
+        )
+    assert status == Status.BAD_PARAM
+
+
+def test_operands_of_conv_may_overlap_themselves():
+    legal = LEGAL[Conv]
+    for name in ("x", "w", "b"):
+        shape = legal[name].shape
+        Conv(**(legal | {name: tensor(*shape, strides=(0,) * len(shape))})).destroy()
 
 
 # Computing
 
 
-class PoolRun:
+class Run:
     """A legal run, of which one argument is replaced."""
 
-    def __init__(self):
-        self.operator = Pool(**POOL)
-        self.outputs = {"grad_input": np.full((2, 3, 8, 8), 7, np.float32)}
-        self.inputs = {
-            "grad_output": np.ones((2, 3, 4, 4), np.float32),
-            "input": np.ones((2, 3, 8, 8), np.float32),
-        }
-        self.too_small = Status.BAD_PARAM
+    def __init__(self, operator, outputs, inputs, too_small):
+        self.operator = operator(**LEGAL[operator])
+        self.outputs = {name: np.full(shape, 7, np.float32) for name, shape in outputs.items()}
+        self.inputs = {name: np.ones(shape, np.float32) for name, shape in inputs.items()}
+        self.too_small = too_small
 
 
-class ConvRun:
-    def __init__(self):
-        self.operator = Conv(**CONV)
-        shapes = {"grad_input": (2, 4, 8, 8), "grad_weight": (6, 2, 3, 3), "grad_bias": (6,)}
-        self.outputs = {name: np.full(shape, 7, np.float32) for name, shape in shapes.items()}
-        shapes = {"grad_output": (2, 6, 4, 4), "input": (2, 4, 8, 8), "weight": (6, 2, 3, 3)}
-        self.inputs = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
-        self.too_small = Status.INSUFFICIENT_WORKSPACE
+def run_of(operator):
+    shapes = {name: LEGAL[operator][name].shape for name in tensors_of(operator)}
+    if operator is ConvBackward:
+        grads = ("grad_input", "grad_weight", "grad_bias")
+        outputs = {name: shapes[name.removeprefix("grad_")] for name in grads}
+        inputs = {name: shapes[name] for name in ("grad_output", "input", "weight")}
+    else:
+        first = next(iter(shapes))
+        outputs = {first: shapes.pop(first)}
+        inputs = shapes
+    too_small = Status.INSUFFICIENT_WORKSPACE if operator in CONVOLUTIONS else Status.BAD_PARAM
+    return Run(operator, outputs, inputs, too_small)
 
 
-@pytest.fixture(params=[PoolRun, ConvRun])
+@pytest.fixture(params=LEGAL, ids=lambda cls: cls.__name__)
 def run(request):
-    made = request.param()
+    made = run_of(request.param)
     yield made
     made.operator.destroy()
 
@@ -338,7 +388,7 @@ def test_memory_that_a_result_would_share_is_refused(run):
     for output in run.outputs:
         for other, address in addresses.items():
             # The forward input of pooling is not read.
-            unread = run.operator.name == "AvgPoolBackward" and other == "input"
+            unread = isinstance(run.operator, AvgPoolBackward) and other == "input"
             if other != output and not unread:
                 assert compute(run, **{output: address}) == Status.BAD_PARAM, (output, other)
                 assert compute(run, **{output: address + 8}) == Status.BAD_PARAM, (output, other)
@@ -347,7 +397,7 @@ def test_memory_that_a_result_would_share_is_refused(run):
 
 def test_workspace_inside_a_tensor_is_refused(run):
     for name, array in (run.outputs | run.inputs).items():
-        if run.operator.name == "AvgPoolBackward" and name == "input":
+        if isinstance(run.operator, AvgPoolBackward) and name == "input":
             continue
         inside = array.ctypes.data + array.nbytes - 1
         assert compute(run, workspace=inside) == Status.BAD_PARAM, name
@@ -359,23 +409,29 @@ def test_result_between_the_elements_of_another_tensor_is_taken():
     memory = np.full((2, 8), 7, np.float32)
     grad_input, grad_output = memory[:, ::2], memory[:, 1::4]
     strided = Tensor((1, 2, 4), (16, 8, 2)), Tensor((1, 2, 2), (16, 8, 4))
-    operator = Pool(*strided, Tensor((1, 2, 4)), [2], None, None)
+    operator = AvgPoolBackward(*strided, Tensor((1, 2, 4)), [2], None, None)
     operator.run(grad_input.ctypes.data, grad_output.ctypes.data, grad_output.ctypes.data)
     operator.destroy()
     assert (grad_input == 3.5).all()
     assert (memory[:, 1::2] == 7).all()
 
 
-def test_descriptor_of_the_other_operator_is_refused():
-    pool, conv = Pool(**POOL), Conv(**CONV)
+def test_descriptors_of_other_operators_are_refused(run):
     size = c_size_t(99)
-    for operator, wrong in ((pool, conv.desc), (conv, pool.desc)):
-        assert operator.call("infiniopGet{}WorkspaceSize", wrong, byref(size)) == Status.BAD_PARAM
-        assert operator.call("infiniopDestroy{}Descriptor", wrong) == Status.BAD_PARAM
-    assert compute(PoolRun(), desc=conv.desc) == Status.BAD_PARAM
+    for other in LEGAL:
+        if isinstance(run.operator, other):
+            continue
+        made = other(**LEGAL[other])
+        wrong = made.desc
+        for status in (
+            run.operator.call("infiniopGet{}WorkspaceSize", wrong, byref(size)),
+            run.operator.call("infiniopDestroy{}Descriptor", wrong),
+            compute(run, desc=wrong),
+        ):
+            assert status == Status.BAD_PARAM, other
+        made.destroy()
     assert size.value == 99
-    pool.destroy()
-    conv.destroy()
+    assert_nothing_written(run)
 
 
 def test_workspace_size_needs_its_pointers(run):
@@ -386,14 +442,15 @@ def test_workspace_size_needs_its_pointers(run):
     assert size.value == 99
 
 
-def test_without_bias_its_gradient_is_ignored():
-    run = ConvRun()
-    without = Conv(**(CONV | {"bias": None}))
+@pytest.mark.parametrize(("operator", "bias"), [(Conv, "b"), (ConvBackward, "grad_bias")])
+def test_without_bias_its_pointer_is_ignored(operator, bias):
+    run = run_of(operator)
+    without = operator(**(LEGAL[operator] | {bias.removeprefix("grad_"): None}))
     run.operator.destroy()
     run.operator = without
-    check(compute(run, grad_bias=None))
-    check(compute(run, grad_bias=1))  # no address of anything
-    assert (run.outputs["grad_bias"] == 7).all()
+    check(compute(run, **{bias: None}))
+    check(compute(run, **{bias: 1}))  # no address of anything
+    assert ((run.outputs | run.inputs)[bias] == (7 if bias in run.outputs else 1)).all()
     without.destroy()
 
 
@@ -403,17 +460,18 @@ def test_without_bias_its_gradient_is_ignored():
 def test_nothing_to_destroy_is_fine():
     check(infiniop.infiniopDestroyHandle(None))
     check(infiniop.infiniopDestroyTensorDescriptor(None))
-    check(infiniop.infiniopDestroyAvgPoolBackwardDescriptor(None))
-    check(infiniop.infiniopDestroyConvBackwardDescriptor(None))
+    for operator in LEGAL:
+        check(operator.call("infiniopDestroy{}Descriptor", None))
 
 
 def test_handle_and_descriptors_begin_with_the_device():
     handle = create_handle()
     assert (handle.contents.device, handle.contents.device_id) == (0, 0)
-    pool = Pool(**POOL, handle=handle)
+    made = [operator(**legal, handle=handle) for operator, legal in LEGAL.items()]
     check(infiniop.infiniopDestroyHandle(handle))  # not needed any more
-    assert (pool.desc.contents.device, pool.desc.contents.device_id) == (0, 0)
-    pool.destroy()
+    for operator in made:
+        assert (operator.desc.contents.device, operator.desc.contents.device_id) == (0, 0)
+        operator.destroy()
 
 
 def test_descriptors_tell_their_device(run):

@@ -13,7 +13,7 @@ import backops
 from backops import infiniop
 from backops.infiniop import Device, DType, MemcpyKind, Status
 from tests.support.arrays import to_torch
-from tests.support.conv_cases import empty_gradients, find_conv_case, make_arrays
+from tests.support.conv_cases import empty_results, find_conv_case, make_arrays
 from tests.support.conv_compare import assert_exact
 from tests.support.dlpack import DLPackOnly
 from tests.support.infini import SIGNATURES
@@ -230,7 +230,7 @@ def test_half_precision_may_come_as_plain_bits(handle):
 def test_convolution_from_python(handle, with_bias):
     case = find_conv_case("asymmetric_groups")
     arrays = make_arrays(case, "float32", kind="integer")
-    results = empty_gradients(case, "float32")
+    results = empty_results(case, "float32")
     descs = [describe(array.shape) for array in (*arrays, results[2])]
     if not with_bias:
         descs[3] = None
@@ -250,6 +250,30 @@ def test_convolution_from_python(handle, with_bias):
     assert infiniop.infiniopDestroyConvBackwardDescriptor(desc) == Status.SUCCESS
     mask = (True, True, with_bias)
     assert_exact((*results[:2], bias), case, arrays, output_mask=mask)
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_forward_convolution_from_python(handle, with_bias):
+    case = find_conv_case("asymmetric_groups").read_as("conv")
+    x, weight, bias = make_arrays(case, "float32", kind="integer")
+    (y,) = empty_results(case, "float32")
+    descs = [describe(array.shape) for array in (y, x, weight, bias)]
+    if not with_bias:
+        descs[3] = bias = None
+    desc, status = infiniop.infiniopCreateConvDescriptor(
+        handle, *descs, case.padding, case.stride, case.dilation, case.groups
+    )
+    assert status == Status.SUCCESS
+    size, status = infiniop.infiniopGetConvWorkspaceSize(desc)
+    assert status == Status.SUCCESS
+    workspace = torch.empty(size, dtype=torch.uint8)
+    stream, _ = infiniop.infinirtStreamCreate()
+    operands = (to_torch(x), jnp.array(weight), bias)
+    status = infiniop.infiniopConv(desc, workspace, size, y, *operands, stream)
+    assert status == Status.SUCCESS
+    assert infiniop.infiniopDestroyConvDescriptor(desc) == Status.SUCCESS
+    assert infiniop.infinirtStreamDestroy(stream) == Status.SUCCESS
+    assert_exact((y,), case, (x, weight, bias) if with_bias else (x, weight))
 
 
 def test_python_may_end_while_work_is_queued():

@@ -13,7 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.infini import Pool, Status, Tensor, check, create_stream, infiniop, infinirt
+from tests.support.infini import (
+    AvgPoolBackward,
+    Status,
+    Tensor,
+    check,
+    create_stream,
+    infiniop,
+    infinirt,
+)
 
 COMPLETE, NOT_READY = 0, 1
 DISABLE_TIMING = 1
@@ -244,7 +252,7 @@ def test_descriptor_may_be_destroyed_while_its_operator_is_queued(stream):
     results = []
     work = SlowWork(stream)
     for _ in range(20):
-        pool = Pool(shape, Tensor(grad_output.shape), shape, [2, 2], None, None)
+        pool = AvgPoolBackward(shape, Tensor(grad_output.shape), shape, [2, 2], None, None)
         result, workspace = np.zeros(shape.shape, np.float32), pool.new_workspace()
         data = (result.ctypes.data, grad_output.ctypes.data, grad_output.ctypes.data)
         pool.run(*data, stream=stream, workspace=workspace)
@@ -261,7 +269,9 @@ def test_operators_of_one_stream_see_each_others_results(stream):
     arrays = [np.zeros(shape, np.float32) for shape in shapes]
     arrays[2].fill(4)
     pools = [
-        Pool(Tensor(shapes[i]), Tensor(shapes[i + 1]), Tensor(shapes[i]), [2], None, None)
+        AvgPoolBackward(
+            Tensor(shapes[i]), Tensor(shapes[i + 1]), Tensor(shapes[i]), [2], None, None
+        )
         for i in (1, 0)
     ]
     workspaces = [pool.new_workspace() for pool in pools]
@@ -278,7 +288,7 @@ def test_operators_of_one_stream_see_each_others_results(stream):
 
 
 def test_wrong_arguments_are_told_at_once_on_a_stream_too(stream):
-    pool = Pool(Tensor((1, 1, 4)), Tensor((1, 1, 2)), Tensor((1, 1, 4)), [2], None, None)
+    pool = AvgPoolBackward(Tensor((1, 1, 4)), Tensor((1, 1, 2)), Tensor((1, 1, 4)), [2], None, None)
     status = infiniop.infiniopAvgPoolBackward(pool.desc, None, 0, None, None, None, stream)
     assert status == Status.BAD_PARAM
     check(infinirt.infinirtStreamSynchronize(stream))

@@ -1,4 +1,4 @@
-"""ConvBackward's arrays of parameters: 64-bit or 32-bit values, and never a byte beyond them.
+"""Parameters of convolutions: arrays of 64-bit or 32-bit values, and never a byte beyond them.
 
 Nothing here needs a framework, so that it also runs on the sanitized libraries.
 """
@@ -7,28 +7,31 @@ import ctypes
 import itertools
 import mmap
 import struct
-from ctypes import byref
 
 import numpy as np
 import pytest
 
-from tests.support.conv_cases import ConvCase, empty_gradients, make_arrays
+from tests.support.conv_cases import ConvCase, empty_results, make_arrays
 from tests.support.conv_compare import assert_exact
 from tests.support.infini import (
     HANDLE,
-    UNTOUCHED,
     Conv,
+    ConvBackward,
     Status,
     Tensor,
     check,
-    described,
-    infiniop,
     is_untouched,
 )
 from tests.support.processes import run_python
 
 WIDTHS = {"int32": "i", "int64": "q"}
 NAMES = ("pads", "strides", "dilations")
+OPERATORS = {"conv": Conv, "conv_backward": ConvBackward}
+
+
+@pytest.fixture(params=OPERATORS)
+def operator(request):
+    return request.param
 
 
 class PageEnd:
@@ -65,16 +68,13 @@ def packed(width, values) -> bytes:
 
 def create(case, pads=None, strides=None, dilations=None):
     """The status and the descriptor for parameters at these addresses."""
-    desc = ctypes.pointer(UNTOUCHED)
-    shapes = (case.output_shape, case.input_shape, case.weight_shape)
-    with described(*map(Tensor, shapes)) as descs:
-        status = infiniop.infiniopCreateConvBackwardDescriptor(
-            HANDLE, byref(desc), *descs, None, pads, strides, dilations, case.groups
-        )
-    return status, desc
+    shapes = case.output_shape, case.input_shape, case.weight_shape
+    return OPERATORS[case.operator].create_from(
+        HANDLE, (*map(Tensor, shapes), None), pads, strides, dilations, case.groups
+    )
 
 
-def case_of(rank, pads=None, strides=None, dilations=None):
+def case_of(operator, rank, pads=None, strides=None, dilations=None):
     """Other sizes on every axis, so that a value that is read wrongly does not fit."""
     return ConvCase(
         "widths",
@@ -83,6 +83,7 @@ def case_of(rank, pads=None, strides=None, dilations=None):
         stride=strides or 1,
         padding=pads or 0,
         dilation=dilations or 1,
+        operator=operator,
     )
 
 
@@ -90,15 +91,20 @@ PARAMETERS = {"pads": (1, 0, 2), "strides": (3, 2, 1), "dilations": (2, 3, 1)}
 
 
 def run(case, desc):
-    """Both gradients of data that is the same for every call."""
-    operator = Conv.__new__(Conv)
-    operator.finish(desc)
+    """Computes without a bias, from data that is the same for every call."""
+    operator = OPERATORS[case.operator].of(desc)
     arrays = make_arrays(case, "float32", kind="integer")
-    results = empty_gradients(case, "float32")[:2]
-    addresses = [array.ctypes.data for array in arrays]
-    operator.run(*(array.ctypes.data for array in results), None, *addresses)
+    results = empty_results(case, "float32")
+    addresses = [array.ctypes.data for array in (*results, *arrays)]
+    more = {}
+    if case.is_backward:
+        addresses[2], more["output_mask"] = None, (True, True, False)
+        results = (*results[:2], None)
+    else:
+        addresses[3], arrays = None, arrays[:2]
+    operator.run(*addresses)
     operator.destroy()
-    assert_exact((*results, None), case, arrays, output_mask=(True, True, False))
+    assert_exact(results, case, arrays, **more)
 
 
 def legal_rows():
@@ -111,19 +117,19 @@ def legal_rows():
 
 
 @pytest.mark.parametrize(("width", "rank", "names"), list(legal_rows()))
-def test_arrays_of_either_width(width, rank, names):
+def test_arrays_of_either_width(operator, width, rank, names):
     arrays = {name: PARAMETERS[name][:rank] if name in names else None for name in NAMES}
-    case = case_of(rank, **arrays)
+    case = case_of(operator, rank, **arrays)
     status, desc = create(case, **at_page_end(width, **arrays))
     check(status)
     run(case, desc)
 
 
 @pytest.mark.parametrize("rank", [2, 3])
-def test_pads_alone_are_64_bit(rank):
+def test_pads_alone_are_64_bit(operator, rank):
     # Of 32-bit ints, these bytes would be (1, 0, 2).
     pads = (1, 2, 1)[:rank]
-    case = case_of(rank, pads=pads)
+    case = case_of(operator, rank, pads=pads)
     status, desc = create(case, **at_page_end("int64", pads=pads))
     check(status)
     run(case, desc)
@@ -131,25 +137,25 @@ def test_pads_alone_are_64_bit(rank):
 
 @pytest.mark.parametrize("shows", ["strides", "dilations"])
 @pytest.mark.parametrize("rank", [2, 3])
-def test_pads_have_the_width_of_the_others(rank, shows):
+def test_pads_have_the_width_of_the_others(operator, rank, shows):
     # Every pair of 32-bit pads is a 64-bit number, too.
     pads = (0, 1, 1)[:rank]
     ones = (1,) * rank
     for width in WIDTHS:
-        case = case_of(rank, pads=pads)
+        case = case_of(operator, rank, pads=pads)
         status, desc = create(case, **at_page_end(width, pads=pads, **{shows: ones}))
         check(status)
         run(case, desc)
 
 
 @pytest.mark.parametrize("rank", [2, 3])
-def test_one_half_of_the_first_word_tells(rank):
+def test_one_half_of_the_first_word_tells(operator, rank):
     """The same bytes but for the upper half of the first 8: {2, 1, ...} ints, or 2."""
     ints, word = packed("int32", (2, 1, 1)[:rank]), packed("int64", (2, 1, 1)[:rank])
     assert ints[:4] == word[:4]
     assert ints[4:8] != word[4:8]
     for content in (ints, word):
-        case = case_of(rank, strides=(2, 1, 1)[:rank])
+        case = case_of(operator, rank, strides=(2, 1, 1)[:rank])
         status, desc = create(case, strides=PAGES["strides"].put(content))
         check(status)
         run(case, desc)
@@ -157,17 +163,17 @@ def test_one_half_of_the_first_word_tells(rank):
 
 @pytest.mark.parametrize("axis", [1, 2])
 @pytest.mark.parametrize("name", NAMES)
-def test_upper_halves_of_later_64_bit_values_count(name, axis):
+def test_upper_halves_of_later_64_bit_values_count(operator, name, axis):
     arrays = {"strides": [1, 1, 1], "dilations": [1, 1, 1], "pads": [1, 1, 1]}
-    case = case_of(3, pads=(1, 1, 1))
+    case = case_of(operator, 3, pads=(1, 1, 1))
     arrays[name][axis] += 2**32
     status, desc = create(case, **at_page_end("int64", **arrays))
     assert status in (Status.BAD_TENSOR_SHAPE, Status.BAD_PARAM)
     assert is_untouched(desc)
 
 
-def test_one_axis_is_read_in_four_bytes_whatever_follows():
-    case = case_of(1, pads=(1,), strides=(3,), dilations=(2,))
+def test_one_axis_is_read_in_four_bytes_whatever_follows(operator):
+    case = case_of(operator, 1, pads=(1,), strides=(3,), dilations=(2,))
     for rest in (b"", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\1\0\0\0"):
         contents = {"pads": 1, "strides": 3, "dilations": 2}
         addresses = {
@@ -191,20 +197,20 @@ def refused_rows():
 
 
 @pytest.mark.parametrize(("width", "rank", "name", "axis", "value"), list(refused_rows()))
-def test_values_that_are_not_positive_are_refused(width, rank, name, axis, value):
+def test_values_that_are_not_positive_are_refused(operator, width, rank, name, axis, value):
     arrays = {"strides": [1] * rank, "dilations": [1] * rank, "pads": [0] * rank}
     arrays[name][axis] = value
-    status, desc = create(case_of(rank), **at_page_end(width, **arrays))
+    status, desc = create(case_of(operator, rank), **at_page_end(width, **arrays))
     assert status == Status.BAD_PARAM
     assert is_untouched(desc)
 
 
 @pytest.mark.parametrize("rank", [2, 3])
-def test_widths_that_differ_are_refused(rank):
+def test_widths_that_differ_are_refused(operator, rank):
     ones = [1] * rank
     for wide, narrow in (("strides", "dilations"), ("dilations", "strides")):
         arrays = at_page_end("int64", **{wide: ones}) | at_page_end("int32", **{narrow: ones})
-        status, desc = create(case_of(rank), **arrays)
+        status, desc = create(case_of(operator, rank), **arrays)
         assert (status, is_untouched(desc)) == (Status.BAD_PARAM, True)
 
 

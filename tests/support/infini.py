@@ -62,22 +62,22 @@ SIGNATURES = {
         "infiniopDestroyTensorDescriptor": [c_void_p],
         "infiniopGetDescriptorDeviceType": [POINTER(Head), POINTER(c_int)],
         "infiniopGetDescriptorDeviceId": [POINTER(Head), POINTER(c_int)],
-        "infiniopCreateAvgPoolBackwardDescriptor": [
-            *[POINTER(Head), POINTER(POINTER(Head)), c_void_p, c_void_p, c_void_p],
-            *[c_void_p, c_void_p, c_void_p, c_bool],
-        ],
-        "infiniopGetAvgPoolBackwardWorkspaceSize": [POINTER(Head), POINTER(c_size_t)],
-        "infiniopAvgPoolBackward": [POINTER(Head), c_void_p, c_size_t, *[c_void_p] * 4],
-        "infiniopDestroyAvgPoolBackwardDescriptor": [POINTER(Head)],
-        "infiniopCreateConvBackwardDescriptor": [
-            *[POINTER(Head), POINTER(POINTER(Head)), c_void_p, c_void_p, c_void_p, c_void_p],
-            *[c_void_p, c_void_p, c_void_p, c_size_t],
-        ],
-        "infiniopGetConvBackwardWorkspaceSize": [POINTER(Head), POINTER(c_size_t)],
-        "infiniopConvBackward": [POINTER(Head), c_void_p, c_size_t, *[c_void_p] * 7],
-        "infiniopDestroyConvBackwardDescriptor": [POINTER(Head)],
     },
 }
+# Of each operator: what it is created with, after the out-parameter, and the number of tensors.
+OPERATORS = {
+    "AvgPoolBackward": ([*[c_void_p] * 6, c_bool], 3),
+    "Conv": ([*[c_void_p] * 7, c_size_t], 4),
+    "ConvBackward": ([*[c_void_p] * 7, c_size_t], 6),
+}
+for _name, (_parameters, _tensors) in OPERATORS.items():
+    _head = POINTER(Head)
+    SIGNATURES[infiniop] |= {
+        f"infiniopCreate{_name}Descriptor": [_head, POINTER(_head), *_parameters],
+        f"infiniopGet{_name}WorkspaceSize": [_head, POINTER(c_size_t)],
+        f"infiniop{_name}": [_head, c_void_p, c_size_t, *[c_void_p] * _tensors, c_void_p],
+        f"infiniopDestroy{_name}Descriptor": [_head],
+    }
 for _library, _signatures in SIGNATURES.items():
     for _name, _parameters in _signatures.items():
         getattr(_library, _name).argtypes = _parameters
@@ -165,10 +165,35 @@ def is_untouched(desc) -> bool:
 class Operator:
     """A descriptor, made from tensor descriptors that are gone before anything is computed."""
 
-    name = ""
+    def __init__(self, *arguments, **keywords):
+        status, desc = self.create(*arguments, **keywords)
+        check(status)
+        self.finish(desc)
 
-    def call(self, pattern: str, *arguments) -> Status:
-        return getattr(infiniop, pattern.format(self.name))(*arguments)
+    @classmethod
+    def create(cls, *arguments, **keywords):
+        """The status and the descriptor, UNTOUCHED or made; a tensor of None has no descriptor."""
+        raise NotImplementedError
+
+    @classmethod
+    def create_from(cls, handle, tensors, *parameters):
+        desc = ctypes.pointer(UNTOUCHED)
+        with described(*tensors) as descs:
+            status = cls.call(
+                "infiniopCreate{}Descriptor", handle, byref(desc), *descs, *parameters
+            )
+        return status, desc
+
+    @classmethod
+    def of(cls, desc):
+        """The operator of a descriptor that was created otherwise."""
+        operator = cls.__new__(cls)
+        operator.finish(desc)
+        return operator
+
+    @classmethod
+    def call(cls, pattern: str, *arguments) -> Status:
+        return getattr(infiniop, pattern.format(cls.__name__))(*arguments)
 
     def finish(self, desc) -> None:
         size = c_size_t()
@@ -197,43 +222,24 @@ class Operator:
         check(self.call("infiniopDestroy{}Descriptor", self.desc))
 
 
-def create_pool(
-    grad_input, grad_output, input, kernel, strides, pads, ceil_mode=False, handle=HANDLE
-):
-    """The status and the descriptor, UNTOUCHED or made; a tensor of None has no descriptor."""
-    desc = ctypes.pointer(UNTOUCHED)
-    with described(grad_input, grad_output, input) as descs:
-        status = infiniop.infiniopCreateAvgPoolBackwardDescriptor(
-            handle, byref(desc), *descs, int64s(kernel), int64s(strides), int64s(pads), ceil_mode
-        )
-    return status, desc
-
-
-def create_conv(
-    grad_output, input, weight, bias, pads, strides, dilations, groups=1, handle=HANDLE
-):
-    """The status and the descriptor, UNTOUCHED or made; a tensor of None has no descriptor."""
-    desc = ctypes.pointer(UNTOUCHED)
-    with described(grad_output, input, weight, bias) as descs:
-        status = infiniop.infiniopCreateConvBackwardDescriptor(
-            handle, byref(desc), *descs, int64s(pads), int64s(strides), int64s(dilations), groups
-        )
-    return status, desc
-
-
-class Pool(Operator):
-    name = "AvgPoolBackward"
-
-    def __init__(self, *arguments, **keywords):
-        status, desc = create_pool(*arguments, **keywords)
-        check(status)
-        self.finish(desc)
+class AvgPoolBackward(Operator):
+    @classmethod
+    def create(
+        cls, grad_input, grad_output, input, kernel, strides, pads, ceil_mode=False, handle=HANDLE
+    ):
+        parameters = int64s(kernel), int64s(strides), int64s(pads), ceil_mode
+        return cls.create_from(handle, (grad_input, grad_output, input), *parameters)
 
 
 class Conv(Operator):
-    name = "ConvBackward"
+    @classmethod
+    def create(cls, y, x, w, b, pads, strides, dilations, n=1, handle=HANDLE):
+        parameters = int64s(pads), int64s(strides), int64s(dilations), n
+        return cls.create_from(handle, (y, x, w, b), *parameters)
 
-    def __init__(self, *arguments, **keywords):
-        status, desc = create_conv(*arguments, **keywords)
-        check(status)
-        self.finish(desc)
+
+class ConvBackward(Operator):
+    @classmethod
+    def create(cls, grad_output, input, weight, bias, pads, strides, dilations, n=1, handle=HANDLE):
+        parameters = int64s(pads), int64s(strides), int64s(dilations), n
+        return cls.create_from(handle, (grad_output, input, weight, bias), *parameters)

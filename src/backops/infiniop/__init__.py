@@ -35,10 +35,14 @@ from __future__ import annotations
 from enum import IntEnum
 
 from backops.infiniop._convolution import (
+    infiniopConv,
     infiniopConvBackward,
     infiniopCreateConvBackwardDescriptor,
+    infiniopCreateConvDescriptor,
     infiniopDestroyConvBackwardDescriptor,
+    infiniopDestroyConvDescriptor,
     infiniopGetConvBackwardWorkspaceSize,
+    infiniopGetConvWorkspaceSize,
 )
 from backops.infiniop._descriptors import (
     infiniopCreateHandle,
@@ -107,17 +111,21 @@ __all__ = [
     "MemcpyKind",
     "Status",
     "infiniopAvgPoolBackward",
+    "infiniopConv",
     "infiniopConvBackward",
     "infiniopCreateAvgPoolBackwardDescriptor",
     "infiniopCreateConvBackwardDescriptor",
+    "infiniopCreateConvDescriptor",
     "infiniopCreateHandle",
     "infiniopCreateTensorDescriptor",
     "infiniopDestroyAvgPoolBackwardDescriptor",
     "infiniopDestroyConvBackwardDescriptor",
+    "infiniopDestroyConvDescriptor",
     "infiniopDestroyHandle",
     "infiniopDestroyTensorDescriptor",
     "infiniopGetAvgPoolBackwardWorkspaceSize",
     "infiniopGetConvBackwardWorkspaceSize",
+    "infiniopGetConvWorkspaceSize",
     "infiniopGetDescriptorDeviceId",
     "infiniopGetDescriptorDeviceType",
     "infinirtDeviceSynchronize",
