@@ -31,6 +31,9 @@ constexpr double kMostSumBytes = 64e6;  // of all parts together
 constexpr std::int64_t kMostBlocksOfTask = 16;
 constexpr std::int64_t kMostBlocksAtOnce = 2;
 constexpr double kTileShare = 0.125;  // of a second-level cache, for one block
+// Of results that are written together, and of taps that are listed for them.
+constexpr std::int64_t kPositionsAtOnce = 128;
+constexpr std::int64_t kMostListed = 4096;
 
 template <class Sum>
 class LanesEngine : public ConvEngine {
@@ -76,7 +79,7 @@ class LanesEngine : public ConvEngine {
     return static_cast<std::size_t>(vectors * width_) * sizeof(Sum);
   }
   std::size_t worker_bytes() const override {
-    const std::size_t tile = list_at() + taps_.most() * sizeof(GatherTap);
+    const std::size_t tile = list_at() + list_bytes();
     return std::max(tile, in_place_ ? in_place_->list_bytes() : 0);
   }
 
@@ -130,7 +133,7 @@ class LanesEngine : public ConvEngine {
     return packed_weights(b, blocks_) + (part * blocks_ + block) * sum_vectors() * width_;
   }
 
-  // A block's scratch memory: outputs, inputs, a row of results.
+  // A block's scratch memory: outputs, inputs, rows of results.
   void place_tile() {
     const Tile tile = tiles_.tile(0);
     output_volume_ = tiles_.output_places() * width_;
@@ -139,8 +142,14 @@ class LanesEngine : public ConvEngine {
     row_at_ = planes_.count() * outputs_ * output_volume_ + inputs_ * input_volume_;
     // Odd numbers of lines, so that blocks do not fall into the same sets of a cache.
     const auto line = static_cast<std::int64_t>(kLineBytes / sizeof(Sum));
-    block_pitch_ = (ceil_divide(row_at_ + columns * width_, line) | 1) * line;
-    if (s_.makes_input) taps_ = GroupTaps(s_, tile.output, outputs_, output_volume_, width_);
+    if (s_.makes_input) {
+      taps_ = GroupTaps(s_, tile.output, outputs_, output_volume_, width_);
+      const std::int64_t row_taps = taps_.axis(2).stride * static_cast<std::int64_t>(taps_.most());
+      rows_at_once_ = std::max<std::int64_t>(
+          1, std::min({kPositionsAtOnce / columns, kMostListed / std::max(row_taps, line),
+                       tile.results.axes[1].size()}));
+    }
+    block_pitch_ = (ceil_divide(row_at_ + rows_at_once_ * columns * width_, line) | 1) * line;
     for (std::int64_t d = 0; d < s_.kernel[0]; ++d) {
       for (std::int64_t h = 0; h < s_.kernel[1]; ++h) {
         row_offsets_.push_back(
@@ -153,6 +162,11 @@ class LanesEngine : public ConvEngine {
   // Behind the blocks.
   std::size_t list_at() const {
     return static_cast<std::size_t>(block_pitch_ * blocks_at_once_) * sizeof(Sum);
+  }
+  std::size_t list_bytes() const {
+    if (!s_.makes_input) return 0;
+    const auto lists = static_cast<std::size_t>(rows_at_once_ * taps_.axis(2).stride);
+    return lists * (sizeof(GroupTaps::List) + taps_.most() * sizeof(GatherTap));
   }
 
   // Vectors of one weight of every group: (outputs, inputs, taps).
@@ -275,47 +289,88 @@ class LanesEngine : public ConvEngine {
     });
   }
 
+  // A few rows at a time: they are still in the first-level cache when they are written. The taps
+  // of a row are listed once for all images and blocks.
   void write_input(const ConvBuffers& b, const Range& blocks, const Tile& tile) const {
-    const Range groups = groups_of(blocks), &columns = tile.results.axes[2];
-    if (columns.size() <= 0) return;
-    for (std::int64_t i = 0; i < inputs_; ++i) {
-      const Activation result = of_each_group(b.input_product, i, inputs_);
-      for_rows(tile.images, tile.results.axes,
-               [&](std::int64_t image, std::int64_t d, std::int64_t h) {
-                 for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
-                   write_row(b, tile, block, blocks.begin, i, {image, d, h});
-                 }
-                 kernels_.from_lanes({result.at(image, groups.begin, d, h, columns.begin),
-                                      result.channel_stride_bytes, result.stride_bytes[2],
-                                      scratch(b) + row_at_, width_, block_pitch_, groups.size(),
-                                      columns.size()});
-               });
+    if (tile.results.axes[2].size() <= 0) return;
+    const Range &slices = tile.results.axes[0], &rows = tile.results.axes[1];
+    for (std::int64_t d = slices.begin; d < slices.end; ++d) {
+      for (std::int64_t h = rows.begin; h < rows.end; h += rows_at_once_) {
+        const Range own{h, std::min(h + rows_at_once_, rows.end)};
+        list_taps(b, tile, d, own);
+        for (std::int64_t image = tile.images.begin; image < tile.images.end; ++image) {
+          for (std::int64_t i = 0; i < inputs_; ++i) {
+            for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+              write_rows(b, tile, block, blocks.begin, i, {image, d, own});
+            }
+            put_rows(b, tile, groups_of(blocks), i, {image, d, own});
+          }
+        }
+      }
     }
   }
 
-  struct Row {
-    std::int64_t image, d, h;
+  struct Rows {
+    std::int64_t image, d;
+    Range h;
   };
 
-  void write_row(const ConvBuffers& b, const Tile& tile, std::int64_t block, std::int64_t first,
-                 std::int64_t channel, const Row& row) const {
+  // For each row, those of each class of columns.
+  GroupTaps::List* tap_lists(const ConvBuffers& b) const {
+    return reinterpret_cast<GroupTaps::List*>(b.scratch + list_at());
+  }
+  void list_taps(const ConvBuffers& b, const Tile& tile, std::int64_t d, const Range& rows) const {
+    GroupTaps::List* list = tap_lists(b);
+    auto* kept = reinterpret_cast<GatherTap*>(list + rows_at_once_ * taps_.axis(2).stride);
+    const Range& columns = tile.results.axes[2];
+    for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+      for (std::int64_t i = 0; i < taps_.axis(2).stride; ++i) {
+        if (columns.begin + i >= columns.end) break;
+        list[i] = taps_.of(d, h, columns.begin + i, kept);
+        kept += list[i].count;
+      }
+      list += taps_.axis(2).stride;
+    }
+  }
+
+  void write_rows(const ConvBuffers& b, const Tile& tile, std::int64_t block, std::int64_t first,
+                  std::int64_t channel, const Rows& rows) const {
     Sum* const own = scratch(b) + (block - first) * block_pitch_;
-    const Sum* const output = own + tile.output.place(row.image, taps_.axis(0).output_of(row.d),
-                                                      taps_.axis(1).output_of(row.h), 0) *
-                                        width_;
     const Sum* const weights = packed_weights(b, block) + channel * s_.taps() * width_;
     const Range& columns = tile.results.axes[2];
-    if (!are_weights_finite(b, block)) {
-      return taps_.write_carefully(output, weights, bias(b, block, channel), row.d, row.h, columns,
-                                   own + row_at_);
+    const ConvAxis& along = taps_.axis(2);
+    const bool are_finite = are_weights_finite(b, block);
+    const GroupTaps::List* list = tap_lists(b);
+    Sum* to = own + row_at_;
+    for (std::int64_t h = rows.h.begin; h < rows.h.end; ++h) {
+      const Sum* const output = own + tile.output.place(rows.image, taps_.axis(0).output_of(rows.d),
+                                                        taps_.axis(1).output_of(h), 0) *
+                                          width_;
+      if (!are_finite) {
+        taps_.write_carefully(output, weights, bias(b, block, channel), rows.d, h, columns, to);
+      }
+      for (std::int64_t i = 0; are_finite && i < std::min(along.stride, columns.size()); ++i) {
+        kernels_.gather({output + along.output_of(columns.begin + i) * width_, weights,
+                         list[i].taps, list[i].count, width_, to + i * width_,
+                         along.stride * width_, ceil_divide(columns.size() - i, along.stride), 1, 0,
+                         bias(b, block, channel)});
+      }
+      list += along.stride;
+      to += columns.size() * width_;
     }
-    const std::int64_t stride = taps_.axis(2).stride;
-    for (std::int64_t w = columns.begin; w < std::min(columns.begin + stride, columns.end); ++w) {
-      const GroupTaps::List list =
-          taps_.of(row.d, row.h, w, reinterpret_cast<GatherTap*>(b.scratch + list_at()));
-      kernels_.gather({output + taps_.axis(2).output_of(w) * width_, weights, list.taps, list.count,
-                       width_, own + row_at_ + (w - columns.begin) * width_, stride * width_,
-                       ceil_divide(columns.end - w, stride), 1, 0, bias(b, block, channel)});
+  }
+
+  void put_rows(const ConvBuffers& b, const Tile& tile, const Range& groups, std::int64_t channel,
+                const Rows& rows) const {
+    const Activation result = of_each_group(b.input_product, channel, inputs_);
+    const Range& columns = tile.results.axes[2];
+    const bool joins = result.stride_bytes[1] == columns.size() * result.stride_bytes[2];
+    const std::int64_t at_once = joins ? rows.h.size() : 1;
+    for (std::int64_t h = rows.h.begin; h < rows.h.end; h += at_once) {
+      kernels_.from_lanes({result.at(rows.image, groups.begin, rows.d, h, columns.begin),
+                           result.channel_stride_bytes, result.stride_bytes[2],
+                           scratch(b) + row_at_ + (h - rows.h.begin) * columns.size() * width_,
+                           width_, block_pitch_, groups.size(), at_once * columns.size()});
     }
   }
 
@@ -347,7 +402,7 @@ class LanesEngine : public ConvEngine {
   const ConvTiles tiles_;
   std::int64_t parts_ = 1, blocks_of_task_ = 1, blocks_at_once_ = 1;
   std::int64_t output_volume_ = 0, input_volume_ = 0;  // sums of one channel in scratch memory
-  std::int64_t row_at_ = 0, block_pitch_ = 0;
+  std::int64_t row_at_ = 0, rows_at_once_ = 1, block_pitch_ = 0;
   GroupTaps taps_;
   std::vector<std::int64_t> row_offsets_;         // of kernel rows
   std::unique_ptr<const InPlace<Sum>> in_place_;  // for tensors that allow it

@@ -29,14 +29,17 @@ class InPlace {
     for (const ResidueClass& own : row_.classes) input_columns_.push_back(inputs_of(row_, own));
   }
 
-  // One channel in each group, whole vectors of them, and few positions near borders.
+  // One channel in each group, whole vectors of them, and few positions near borders: those have
+  // short runs.
   static bool fits(const ConvShape& s, std::int64_t width) {
     const ConvAxis height(s, height_of(s)), other(s, 1 - height_of(s)), row(s, 2);
     const auto has_few_borders = [](const ConvAxis& a) {
       return a.reach <= kMostReach && a.padding >= 0 && a.padding <= a.reach;
     };
+    const auto is_long = [](const ConvAxis& a) { return a.in >= 2 * a.reach; };
     return s.inputs == s.groups && s.outputs == s.groups && s.groups % width == 0 &&
-           other.is_trivial() && has_few_borders(height) && has_few_borders(row);
+           other.is_trivial() && has_few_borders(height) && has_few_borders(row) &&
+           (is_long(height) || is_long(row));
   }
 
   static bool takes(const ConvBuffers& b) {
