@@ -110,7 +110,7 @@ nb::tuple as_tuple(const std::int64_t* values, int count) {
 std::string forward_name(const std::string& name) {
   if (name == "input") return "x";
   if (name == "dtype") return "x.dtype";
-  return name == "grad_output" ? "the result" : name;
+  return name == "output" || name == "grad_output" ? "the result" : name;
 }
 
 }  // namespace backops::python

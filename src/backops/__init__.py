@@ -15,7 +15,10 @@ from backops._ops import (
     avg_pool2d_backward,
     avg_pool3d,
     avg_pool3d_backward,
+    conv,
     conv_backward,
+    conv_transpose,
+    conv_transpose_backward,
 )
 from backops.errors import DTypeError, Error, LayoutError, ParamError, ShapeError
 
@@ -41,7 +44,10 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "conv",
     "conv_backward",
+    "conv_transpose",
+    "conv_transpose_backward",
     "get_num_threads",
     "plan",
     "reference",

@@ -130,6 +130,18 @@ class PoolForwardPlan:
     def why(self) -> str: ...
     def __call__(self, input: Any, out: Any = ..., workspace: Any = ...) -> Any: ...
 
+def conv(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    precision: Any,
+    out: Any,
+    threads: int | None = ...,
+) -> Any: ...
 def conv_backward(
     grad_output: Any,
     input: Any,
@@ -143,6 +155,45 @@ def conv_backward(
     out: Any,
     threads: int | None = ...,
 ) -> tuple[Any, Any, Any]: ...
+def conv_transpose(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    dilation: Any,
+    groups: Any,
+    precision: Any,
+    out: Any,
+    threads: int | None = ...,
+) -> Any: ...
+def conv_transpose_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    dilation: Any,
+    groups: Any,
+    output_mask: Any,
+    precision: Any,
+    out: Any,
+    threads: int | None = ...,
+) -> tuple[Any, Any, Any]: ...
+def plan_conv_forward(
+    operator: str,
+    input_shape: Any,
+    weight_shape: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    dilation: Any,
+    groups: Any,
+    precision: Any,
+    dtype: Any,
+) -> ConvForwardPlan: ...
 def plan_conv(
     input_shape: Any,
     weight_shape: Any,
@@ -153,7 +204,9 @@ def plan_conv(
     output_mask: Any,
     precision: Any,
     dtype: Any,
-) -> ConvPlan: ...
+    operator: str = ...,
+    output_padding: Any = ...,
+) -> ConvBackwardPlan: ...
 def capabilities() -> str: ...
 def cache_bytes() -> tuple[int, int]: ...
 def conv_engines() -> list[tuple[str, str]]: ...
@@ -168,6 +221,8 @@ def explain_conv(
     capabilities: str,
     level1_bytes: int,
     level2_bytes: int,
+    operator: str = ...,
+    output_padding: Any = ...,
 ) -> str: ...
 def conv_geometry(
     input_shape: Any,
@@ -177,7 +232,9 @@ def conv_geometry(
     dilation: Any,
     groups: Any,
     dtype: Any,
-) -> tuple[_Ints, _Ints, _Ints, _Ints, int]: ...
+    operator: str = ...,
+    output_padding: Any = ...,
+) -> tuple[_Ints, _Ints, _Ints, _Ints, int, _Ints]: ...
 def xla_handlers() -> dict[str, Any]: ...
 
 class ConvPlan:
@@ -187,6 +244,13 @@ class ConvPlan:
     def kernel(self) -> str: ...
     @property
     def why(self) -> str: ...
+
+class ConvForwardPlan(ConvPlan):
+    def __call__(
+        self, input: Any, weight: Any, bias: Any = ..., out: Any = ..., workspace: Any = ...
+    ) -> Any: ...
+
+class ConvBackwardPlan(ConvPlan):
     def __call__(
         self,
         grad_output: Any,

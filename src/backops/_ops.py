@@ -307,6 +307,46 @@ def adaptive_avg_pool3d_backward(grad_output: Any, input: Any, *, out: Any = Non
     )
 
 
+def conv(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    precision: str = "keep",
+    out: Any = None,
+) -> Any:
+    """Convolution with one to three spatial axes; as in every framework, kernels are not flipped.
+
+    >>> import numpy as np, backops
+    >>> x = np.arange(4, dtype=np.float32).reshape(1, 1, 4)
+    >>> w = np.array([[[1, 10]]], np.float32)
+    >>> backops.conv(x, w, np.array([100], np.float32))[0, 0]
+    array([110., 121., 132.], dtype=float32)
+
+    Arguments:
+        input: ``(N, C_in, *spatial)`` or without ``N``. A NumPy, PyTorch or JAX array, or any
+            other that speaks DLPack, on the CPU; any strides; float16, bfloat16, float32 or
+            float64.
+        weight: ``(C_out, C_in / groups, *kernel)``.
+        bias: ``(C_out,)``, added before the result is rounded; None adds nothing.
+        stride, padding, dilation: an int, or a sequence of one int or one per spatial axis.
+        groups: into how many independent convolutions the channels are divided.
+        precision: what float32 ``input`` and ``weight`` are rounded to first: "keep" (nothing),
+            "fp16", "hf32", or "allow_fp32_down" (HF32 for float32, nothing for others).
+        out: an array to write to and return, of any strides, instead of a new one. It must not
+            share memory with the operands.
+
+    Returns the result, in the array type and dtype of ``input``.
+
+    Raises DTypeError, ShapeError, ParamError or LayoutError before anything is written.
+    """
+    return _native.conv(input, weight, bias, stride, padding, dilation, groups, precision, out)
+
+
 def conv_backward(
     grad_output: Any,
     input: Any,
@@ -352,3 +392,78 @@ array([3.], dtype=float32))
     return _native.conv_backward(
         grad_output, input, weight, stride, padding, dilation, groups, output_mask, precision, out
     )
+
+
+def conv_transpose(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    precision: str = "keep",
+    out: Any = None,
+) -> Any:
+    """Transposed convolution: each input adds its kernel to the result.
+
+    >>> import numpy as np, backops
+    >>> x = np.arange(1, 4, dtype=np.float32).reshape(1, 1, 3)
+    >>> w = np.array([[[1, 10]]], np.float32)
+    >>> backops.conv_transpose(x, w)[0, 0], backops.conv_transpose(x, w, stride=2)[0, 0]
+    (array([ 1., 12., 23., 30.], dtype=float32), \
+array([ 1., 10.,  2., 20.,  3., 30.], dtype=float32))
+
+    An axis of ``in`` elements becomes one of ``(in - 1) * stride - 2 * padding + dilation *
+    (kernel - 1) + output_padding + 1``.
+
+    Arguments:
+        weight: ``(C_in, C_out / groups, *kernel)``.
+        stride: distance of the kernels of neighbouring inputs.
+        padding: elements that are left off at both ends of an axis.
+        output_padding: elements that are added at the end of an axis, fewer than the stride or the
+            dilation, whichever is larger.
+
+    The others, result and errors are those of :func:`conv`.
+    """
+    return _native.conv_transpose(
+        input, weight, bias, stride, padding, output_padding, dilation, groups, precision, out
+    )
+
+
+def conv_transpose_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+    precision: str = "keep",
+    out: Sequence[Any] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Gradients of a transposed convolution with respect to its input, weight and bias.
+
+    >>> import numpy as np, backops
+    >>> x = np.arange(1, 4, dtype=np.float32).reshape(1, 1, 3)
+    >>> w = np.array([[[1, 10]]], np.float32)
+    >>> grad_x, grad_w, grad_b = backops.conv_transpose_backward(
+    ...     np.ones((1, 1, 4), np.float32), x, w
+    ... )
+    >>> grad_x[0, 0], grad_w[0, 0], grad_b
+    (array([11., 11., 11.], dtype=float32), array([6., 6.], dtype=float32), \
+array([4.], dtype=float32))
+
+    Arguments are those of :func:`conv_transpose` and of :func:`conv_backward`: ``input`` may be a
+    shape where no weight gradient is asked for, ``weight`` where no input gradient is. Result and
+    errors are those of :func:`conv_backward`.
+    """
+    return _native.conv_transpose_backward(
+        grad_output, input, weight, stride, padding, output_padding, dilation, groups, output_mask,
+        precision, out,
+    )  # fmt: skip

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backops import _native
-from backops._native import ConvPlan, PoolForwardPlan, PoolPlan
+from backops._native import ConvBackwardPlan, ConvForwardPlan, PoolForwardPlan, PoolPlan
 from backops._ops import Axes, OutputSize
 
 __all__ = [
@@ -36,7 +36,10 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "conv",
     "conv_backward",
+    "conv_transpose",
+    "conv_transpose_backward",
 ]
 
 
@@ -216,6 +219,43 @@ def adaptive_avg_pool3d_backward(
     )
 
 
+def conv(
+    input_shape: Sequence[int],
+    weight_shape: Sequence[int],
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> ConvForwardPlan:
+    """Plan of :func:`backops.conv`, called as ``plan(input, weight, bias=None)``."""
+    return _native.plan_conv_forward(
+        "conv", input_shape, weight_shape, stride, padding, 0, dilation, groups, precision,
+        _dtype_name(dtype),
+    )  # fmt: skip
+
+
+def conv_transpose(
+    input_shape: Sequence[int],
+    weight_shape: Sequence[int],
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> ConvForwardPlan:
+    """Plan of :func:`backops.conv_transpose`, called as ``plan(input, weight, bias=None)``."""
+    return _native.plan_conv_forward(
+        "conv_transpose", input_shape, weight_shape, stride, padding, output_padding, dilation,
+        groups, precision, _dtype_name(dtype),
+    )  # fmt: skip
+
+
 def conv_backward(
     input_shape: Sequence[int],
     weight_shape: Sequence[int],
@@ -227,9 +267,29 @@ def conv_backward(
     output_mask: Sequence[bool] = (True, True, True),
     precision: str = "keep",
     dtype: Any = "float32",
-) -> ConvPlan:
+) -> ConvBackwardPlan:
     """Plan of :func:`backops.conv_backward`, called as ``plan(grad_output, input, weight)``."""
     return _native.plan_conv(
         input_shape, weight_shape, stride, padding, dilation, groups, output_mask, precision,
         _dtype_name(dtype),
+    )  # fmt: skip
+
+
+def conv_transpose_backward(
+    input_shape: Sequence[int],
+    weight_shape: Sequence[int],
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+    precision: str = "keep",
+    dtype: Any = "float32",
+) -> ConvBackwardPlan:
+    """Plan of :func:`backops.conv_transpose_backward`, called as that of :func:`conv_backward`."""
+    return _native.plan_conv(
+        input_shape, weight_shape, stride, padding, dilation, groups, output_mask, precision,
+        _dtype_name(dtype), "conv_transpose_backward", output_padding,
     )  # fmt: skip

@@ -8,7 +8,8 @@ from tests.support.processes import run_python
 
 FORWARD_POOLS = {f"{kind}_pool{rank}d" for kind in ("avg", "adaptive_avg") for rank in (1, 2, 3)}
 POOLS = FORWARD_POOLS | {f"{name}_backward" for name in FORWARD_POOLS}
-OPERATORS = POOLS | {"conv_backward"}
+CONVOLUTIONS = {"conv", "conv_backward", "conv_transpose", "conv_transpose_backward"}
+OPERATORS = POOLS | CONVOLUTIONS
 ERRORS = {"Error", "DTypeError", "ShapeError", "ParamError", "LayoutError"}
 SETTINGS = {"set_num_threads", "get_num_threads", "set_deterministic"}
 
@@ -116,26 +117,37 @@ def test_public_modules_are_those_of_backops():
             assert value.__name__ == f"backops.{name}"
 
 
-CONV_PARAMETERS = {
-    "grad_output": EMPTY,
-    "input": EMPTY,
-    "weight": EMPTY,
-    "stride": 1,
-    "padding": 0,
-    "dilation": 1,
-    "groups": 1,
-    "output_mask": (True, True, True),
-    "precision": "keep",
-    "out": None,
+FORWARD_OPERANDS = {
+    "input": inspect.Parameter.empty,
+    "weight": inspect.Parameter.empty,
+    "bias": None,
+}
+BACKWARD_OPERANDS = {
+    "grad_output": inspect.Parameter.empty,
+    "input": inspect.Parameter.empty,
+    "weight": inspect.Parameter.empty,
 }
 
 
-def test_convolution_has_the_documented_parameters():
-    parameters = inspect.signature(backops.conv_backward).parameters
-    assert {p.name: p.default for p in parameters.values()} == CONV_PARAMETERS
-    assert list(parameters) == list(CONV_PARAMETERS)
-    named_only = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
-    assert named_only == list(CONV_PARAMETERS)[3:]
+def conv_parameters(name):
+    parameters = dict(BACKWARD_OPERANDS if name.endswith("backward") else FORWARD_OPERANDS)
+    parameters |= {"stride": 1, "padding": 0}
+    if "transpose" in name:
+        parameters["output_padding"] = 0
+    parameters |= {"dilation": 1, "groups": 1}
+    if name.endswith("backward"):
+        parameters["output_mask"] = (True, True, True)
+    return parameters | {"precision": "keep", "out": None}
+
+
+def test_convolutions_have_the_documented_parameters():
+    for name in CONVOLUTIONS:
+        wanted = conv_parameters(name)
+        parameters = inspect.signature(getattr(backops, name)).parameters
+        assert {p.name: p.default for p in parameters.values()} == wanted, name
+        assert list(parameters) == list(wanted), name
+        named_only = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+        assert named_only == list(wanted)[3:], name
 
 
 def test_pooling_operators_have_the_documented_parameters():

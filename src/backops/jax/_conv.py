@@ -61,7 +61,7 @@ def conv(
     Raises DTypeError, ShapeError or ParamError of :mod:`backops`.
     """
     x, weight = jnp.asarray(x), jnp.asarray(weight)
-    _, strides, paddings, dilations, group_count = _native.conv_geometry(
+    _, strides, paddings, dilations, group_count, _ = _native.conv_geometry(
         x.shape, weight.shape, stride, padding, dilation, groups, x.dtype.name
     )
     operands = [x if x.ndim == weight.ndim else x[None], weight]
