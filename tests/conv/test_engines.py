@@ -11,7 +11,14 @@ import pytest
 
 import backops
 import backops.plan
-from tests.support.conv_cases import CASES, GRADIENTS, find_conv_case, make_arrays
+from tests.support.conv_cases import (
+    CASES,
+    OPERATORS,
+    TRANSPOSED_CASES,
+    find_conv_case,
+    make_arrays,
+    readings,
+)
 from tests.support.conv_compare import assert_nothing_else_changed, place_results
 from tests.support.floats import DTYPES, round_to
 from tests.support.isa import LOWER_LEVELS
@@ -29,20 +36,20 @@ HALF_TYPES, MATRIX_LEVELS = ("float16", "bfloat16"), ("avx512_bf16", "amx")
 
 @functools.cache
 def operands(case, layout):
-    """`grad_output, input, weight` of float64 in that layout."""
+    """The operands of float64 in that layout."""
     return tuple(in_layout(a, case, layout) for a in make_arrays(case, "float64", kind="integer"))
 
 
 @functools.cache
-def exact_gradients(case, layout):
-    return case.backward(backops.reference, *operands(case, layout))
+def exact_results(case, layout):
+    return case.call(backops.reference, *operands(case, layout))
 
 
 @functools.cache
-def expected_gradients(case, layout, dtype):
+def expected_results(case, layout, dtype):
     """What every engine must give. Layouts that hold all values share theirs."""
     layout = layout if layout in BROADCAST else "contiguous"
-    return tuple(round_to(exact, dtype) for exact in exact_gradients(case, layout))
+    return tuple(round_to(exact, dtype) for exact in exact_results(case, layout))
 
 
 def plan_on(engine, case, dtype):
@@ -63,12 +70,12 @@ def check_layout(plan, case, dtype, layout):
     result_layout = "contiguous" if layout in BROADCAST else layout
     placed = place_results(case, dtype, result_layout)
     results = tuple(array for _, array in placed)
-    plan(*arrays, out=results)
-    expected = expected_gradients(case, layout, dtype)
-    for which, got, wanted in zip(GRADIENTS, results, expected, strict=True):
+    case.run(plan, *arrays, out=results)
+    expected = expected_results(case, layout, dtype)
+    for which, got, wanted in zip(case.result_names, results, expected, strict=True):
         differ = np.count_nonzero(got != wanted)
         what = f"{differ} elements of {which} differ: {case.name} ({case.problem})"
-        assert not differ, f"{what}, {dtype}, {layout}, {plan.kernel}"
+        assert not differ, f"{what}, {case.operator}, {dtype}, {layout}, {plan.kernel}"
     assert_nothing_else_changed(placed, case, dtype, result_layout)
 
 
@@ -76,10 +83,10 @@ def multiplications(case):
     return np.prod(case.output_shape) * np.prod(case.weight_shape[1:])
 
 
-def check_engine(engine, dtype):
+def check_engine(engine, operator, dtype):
     """Checks every case in every layout, and gives the number of cases that the engine takes."""
     taken = 0
-    for case in CASES:
+    for case in readings([*CASES, *TRANSPOSED_CASES], (operator,)):
         plan = plan_on(engine, case, dtype)
         # Nothing is multiplied where there is no batch, on any engine.
         if plan is None or 0 in case.input_shape:
@@ -94,22 +101,24 @@ def check_engine(engine, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_engine_computes_every_case_it_takes(engine, dtype):
-    taken = check_engine(engine, dtype)
+def test_engine_computes_every_case_it_takes(engine, operator, dtype):
+    taken = check_engine(engine, operator, dtype)
     if engine != "matrix" or (dtype in HALF_TYPES and backops._native.isa() in MATRIX_LEVELS):
         assert taken >= FEWEST[engine]
 
 
-def check_engines_and_count():
+def check_engines_and_count(operator):
     for engine in ENGINES:
         for dtype in DTYPES:
-            print(engine, dtype, check_engine(engine, dtype))
+            print(engine, dtype, check_engine(engine, operator, dtype))
 
 
+@pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("level", LOWER_LEVELS)
-def test_engines_compute_the_same_on_lower_instruction_sets(level):
-    code = "from tests.conv.test_engines import check_engines_and_count as check; check()"
+def test_engines_compute_the_same_on_lower_instruction_sets(level, operator):
+    code = f"from tests.conv.test_engines import check_engines_and_count as c; c('{operator}')"
     printed = run_python(code, BACKOPS_ISA=level, timeout=600).stdout
     taken = {tuple(line.split()[:2]): int(line.split()[2]) for line in printed.splitlines()}
     assert len(taken) == len(ENGINES) * len(DTYPES)

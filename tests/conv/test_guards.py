@@ -11,7 +11,7 @@ import pytest
 
 import backops
 import backops.plan
-from tests.support.conv_cases import GRADIENTS, ConvCase, load_conv_cases, make_arrays
+from tests.support.conv_cases import OPERATORS, ConvCase, load_conv_cases, make_arrays
 from tests.support.conv_compare import assert_close
 from tests.support.floats import DTYPES
 from tests.support.isa import LEVELS
@@ -68,7 +68,7 @@ def assert_untouched(whole, inner, what: str):
 
 
 def run_guarded(case: ConvCase, dtype: str, offset: int):
-    """The gradients, or None where the engine in force does not take the problem."""
+    """The results, or None where the engine in force does not take the problem."""
     try:
         plan = case.plan(backops.plan, dtype=dtype)
     except backops.ParamError as error:
@@ -81,9 +81,9 @@ def run_guarded(case: ConvCase, dtype: str, offset: int):
     for shape in case.result_shapes:
         memory.append(guarded(int(np.prod(shape)) * arrays[0].itemsize, 0))
         results.append(memory[-1][1].view(arrays[0].dtype).reshape(shape))
-    plan(*arrays, out=tuple(results), workspace=memory[0][1])
+    case.run(plan, *arrays, out=tuple(results), workspace=memory[0][1])
     repeat = f"{case!r} {dtype} on {plan.kernel}"
-    for name, (whole, inner) in zip(("workspace", *GRADIENTS), memory, strict=True):
+    for name, (whole, inner) in zip(("workspace", *case.result_names), memory, strict=True):
         assert_untouched(whole, inner, f"{name} of {repeat}")
     return plan.kernel, arrays, results
 
@@ -92,20 +92,21 @@ def multiplications(case: ConvCase) -> float:
     return float(np.prod(case.output_shape)) * float(np.prod(case.weight_shape[1:]))
 
 
-def assert_alike(got, other, what: str) -> None:
+def assert_alike(got, other, names, what: str) -> None:
     """Fails unless two engines agree as sums in another order do."""
     limits = {"bfloat16": 2**-7, "float16": 2**-9}
-    for name, one, two in zip(GRADIENTS, got[2], other[2], strict=True):
+    for name, one, two in zip(names, got[2], other[2], strict=True):
         limit = limits.get(one.dtype.name, 1e-4)
         one, two = one.astype(np.float64), two.astype(np.float64)
         error = np.abs(one - two).max(initial=0) / np.abs(two).max(initial=1e-3)
         assert error <= limit, f"{name} of {what}: {error:.2g} between {got[0]} and {other[0]}"
 
 
-def check_engines(count: int, seed: int) -> None:
+def check_engines(operator: str, count: int, seed: int) -> None:
     """Runs the known and `count` random problems on every engine; prints how often each ran."""
     random = np.random.default_rng(seed)
     cases = [*KNOWN, *(random_case(random) for _ in range(count))]
+    cases = [case.read_as(operator) for case in cases]
     ran = dict.fromkeys(ENGINES, 0)
     for number, case in enumerate(cases):
         dtype = str(random.choice(list(DTYPES))) if number >= len(KNOWN) else "float32"
@@ -124,15 +125,17 @@ def check_engines(count: int, seed: int) -> None:
                 repeat = f"seed {seed}, {case!r}, {got[0]}"
                 assert_close(got[2], case, got[1], repeat=repeat)
             else:
-                assert_alike(got, first, f"{case!r} {dtype}")
+                assert_alike(got, first, case.result_names, f"{case!r} {dtype}")
     print(*(f"{engine}={times}" for engine, times in ran.items()))
 
 
+@pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("level", LEVELS)
-def test_generated_plans_keep_to_their_memory_on_every_engine(level):
+def test_generated_plans_keep_to_their_memory_on_every_engine(level, operator):
     fuzz = os.environ.get("BACKOPS_FUZZ") == "1"
-    seed = int.from_bytes(os.urandom(4), "little") if fuzz else 1
-    call = f"check_engines({400 if fuzz else 90}, {seed})"
+    # Each operator has problems of its own.
+    seed = int.from_bytes(os.urandom(4), "little") if fuzz else 1 + OPERATORS.index(operator)
+    call = f"check_engines('{operator}', {400 if fuzz else 90}, {seed})"
     code = f"from tests.conv.test_guards import check_engines; {call}"
     printed = run_python(code, BACKOPS_ISA=level).stdout
     ran = dict(word.split("=") for word in printed.split())

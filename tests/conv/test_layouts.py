@@ -1,8 +1,9 @@
-"""Every layout and array type gives the same gradients, and nothing beside them is written.
+"""Every layout and array type gives the same results, and nothing beside them is written.
 
 Whole numbers are added without rounding in any order, so every layout must give the same values.
 """
 
+import dataclasses
 import itertools
 
 import jax
@@ -16,10 +17,13 @@ from tests.support.arrays import TORCH_DTYPES, jax_x64, to_numpy, to_torch
 from tests.support.conv_cases import (
     DEPTHWISE_VECTORS,
     GRADIENTS,
+    OPERATORS,
     ConvCase,
-    empty_gradients,
+    empty_results,
     find_conv_case,
     make_arrays,
+    reading_id,
+    readings,
 )
 from tests.support.conv_compare import (
     assert_close,
@@ -30,8 +34,6 @@ from tests.support.conv_compare import (
 from tests.support.dlpack import DLPackOnly
 from tests.support.floats import DTYPES, same_bits
 from tests.support.layouts import GUARD_BYTES, LAYOUTS, READ_LAYOUTS, in_layout
-
-TENSORS = ("grad_output", "input", "weight")
 
 # One per way through the core: each rank, dense, grouped and depthwise, with and without a batch.
 CASES = [
@@ -50,6 +52,7 @@ CASES = [
         "dilation_2d",
         "stride_beyond_kernel_2d",
         "kernel_equals_input",
+        "up_4x4",
         "channels_15_to_17",
         "channels_32_to_32",
         "unbatched_1d",
@@ -58,7 +61,8 @@ CASES = [
     )
 ]
 CASE = find_conv_case("plain_2d")
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_case = pytest.mark.parametrize("case", readings(CASES), ids=reading_id)
+every_operator = pytest.mark.parametrize("operator", OPERATORS)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -71,28 +75,29 @@ every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 @every_case
 def test_all_inputs_of_any_layout(case, dtype, layout):
     arrays = [in_layout(a, case, layout) for a in make_arrays(case, dtype, kind="integer")]
-    assert_exact(case.backward(backops, *arrays), case, arrays)
+    assert_exact(case.call(backops, *arrays), case, arrays)
 
 
 @pytest.mark.parametrize("layout", READ_LAYOUTS)
-@pytest.mark.parametrize("moved", TENSORS)
-@pytest.mark.parametrize("case", CASES[1:12:2], ids=lambda case: case.name)
+@pytest.mark.parametrize("moved", range(3))
+@pytest.mark.parametrize("case", readings(CASES[1:12:2]), ids=reading_id)
 def test_one_input_of_another_layout_than_the_others(case, moved, layout):
     for dtype in ("float32", "bfloat16"):
         arrays = list(make_arrays(case, dtype, kind="integer"))
-        index = TENSORS.index(moved)
-        arrays[index] = in_layout(arrays[index], case, layout)
-        assert_exact(case.backward(backops, *arrays), case, arrays)
+        arrays[moved] = in_layout(arrays[moved], case, layout)
+        assert_exact(case.call(backops, *arrays), case, arrays)
 
 
-def test_strides_that_are_no_multiple_of_the_item_size():
+@every_operator
+def test_strides_that_are_no_multiple_of_the_item_size(operator):
+    case = CASE.read_as(operator)
     arrays = []
-    for values in make_arrays(CASE, kind="integer"):
+    for values in make_arrays(case, kind="integer"):
         packed = np.zeros(values.shape, np.dtype([("tag", "u1"), ("values", "f4")]))
         packed["values"] = values
         arrays.append(packed["values"])
     assert arrays[0].strides[-1] == 5
-    assert_exact(CASE.backward(backops, *arrays), CASE, arrays)
+    assert_exact(case.call(backops, *arrays), case, arrays)
 
 
 def test_one_array_as_two_inputs():
@@ -103,24 +108,29 @@ def test_one_array_as_two_inputs():
 
 
 @every_dtype
+@every_operator
 @pytest.mark.parametrize("name", ["unbatched_1d", "unbatched_2d", "unbatched_3d"])
-def test_unbatched_is_a_batch_of_one(name, dtype):
-    case = find_conv_case(name)
-    grad_output, input, weight = make_arrays(case, dtype)
-    results = case.backward(backops, grad_output, input, weight)
-    batched = case.backward(backops, grad_output[np.newaxis], input[np.newaxis], weight)
-    assert same_bits(results[0], batched[0][0])
-    assert all(map(same_bits, results[1:], batched[1:]))
+def test_unbatched_is_a_batch_of_one(name, operator, dtype):
+    case = find_conv_case(name).read_as(operator)
+    arrays = make_arrays(case, dtype)
+    results = case.call(backops, *arrays)
+    batched = dataclasses.replace(case, input_shape=(1, *case.input_shape))
+    operands = [a.reshape(s) for a, s in zip(arrays, batched.operand_shapes.values(), strict=True)]
+    batched_results = batched.call(backops, *operands)
+    assert same_bits(results[0], batched_results[0][0])
+    assert all(map(same_bits, results[1:], batched_results[1:]))
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "every_second"])
+@every_operator
 @every_dtype
-def test_inputs_are_left_unchanged_and_may_be_read_only(dtype, layout):
-    arrays = [in_layout(a, CASE, layout) for a in make_arrays(CASE, dtype)]
+def test_inputs_are_left_unchanged_and_may_be_read_only(dtype, operator, layout):
+    case = CASE.read_as(operator)
+    arrays = [in_layout(a, case, layout) for a in make_arrays(case, dtype)]
     kept = [array.copy() for array in arrays]
     for array in arrays:
         array.flags.writeable = False
-    CASE.backward(backops, *arrays)
+    case.call(backops, *arrays)
     assert all(map(same_bits, arrays, kept))
 
 
@@ -134,19 +144,19 @@ def test_out_of_any_layout_and_no_other_byte_changes(case, dtype, layout):
     arrays = make_arrays(case, dtype, kind="integer")
     placed = place_results(case, dtype, layout)
     out = tuple(array for _, array in placed)
-    results = case.backward(backops, *arrays, out=out)
+    results = case.call(backops, *arrays, out=out)
     assert all(result is given for result, given in zip(results, out, strict=True))
     assert_exact(out, case, arrays)
     assert_nothing_else_changed(placed, case, dtype, layout)
 
 
 @every_layout
-@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", readings(CASES[::3]), ids=reading_id)
 def test_inputs_and_out_of_the_same_layout(case, layout):
     for dtype in ("float32", "bfloat16", "float16"):
         arrays = [in_layout(a, case, layout) for a in make_arrays(case, dtype, kind="integer")]
         placed = place_results(case, dtype, layout)
-        case.backward(backops, *arrays, out=tuple(array for _, array in placed))
+        case.call(backops, *arrays, out=tuple(array for _, array in placed))
         assert_exact([array for _, array in placed], case, arrays)
         assert_nothing_else_changed(placed, case, dtype, layout)
 
@@ -156,11 +166,11 @@ def test_inputs_and_out_of_the_same_layout(case, layout):
 
 
 @every_dtype
-@pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", readings(DEPTHWISE_VECTORS), ids=reading_id)
 def test_depthwise_channels_last_inputs_and_out(case, dtype):
     arrays = [in_layout(a, case, "channels_last") for a in make_arrays(case, dtype, kind="integer")]
     placed = place_results(case, dtype, "channels_last")
-    case.backward(backops, *arrays, out=tuple(array for _, array in placed))
+    case.call(backops, *arrays, out=tuple(array for _, array in placed))
     assert_exact([array for _, array in placed], case, arrays)
     assert_nothing_else_changed(placed, case, dtype, "channels_last")
 
@@ -178,25 +188,27 @@ def test_depthwise_channels_last_gradients_one_by_one(case, which):
     assert_exact(out, case, arrays, output_mask=mask)
 
 
-@pytest.mark.parametrize("special", TENSORS)
+@pytest.mark.parametrize("special", range(3))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("case", DEPTHWISE_VECTORS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", readings(DEPTHWISE_VECTORS), ids=reading_id)
 def test_depthwise_channels_last_special_values_reach_what_they_are_multiplied_with(
     case, dtype, special
 ):
     arrays = [in_layout(a, case, "channels_last") for a in make_arrays(case, dtype, kind="integer")]
-    own = arrays[TENSORS.index(special)]
+    own = arrays[special]
     own[..., 0] = np.nan
     own[0, ..., -1] = np.inf
     placed = place_results(case, dtype, "channels_last")
     results = [array for _, array in placed]
-    case.backward(backops, *arrays, out=tuple(results))
+    case.call(backops, *arrays, out=tuple(results))
     assert_exact(results, case, arrays)
 
 
+@every_operator
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_depthwise_channels_last_of_many_channels_and_rows(threads):
+def test_depthwise_channels_last_of_many_channels_and_rows(threads, operator):
     case = ConvCase("", (2, 160, 31, 33), (160, 1, 3, 3), padding=1, groups=160)
+    case = case.read_as(operator)
     arrays = [
         in_layout(a, case, "channels_last") for a in make_arrays(case, "float32", kind="integer")
     ]
@@ -204,7 +216,7 @@ def test_depthwise_channels_last_of_many_channels_and_rows(threads):
     before = backops.get_num_threads()
     backops.set_num_threads(threads)
     try:
-        case.backward(backops, *arrays, out=tuple(array for _, array in placed))
+        case.call(backops, *arrays, out=tuple(array for _, array in placed))
     finally:
         backops.set_num_threads(before)
     assert_exact([array for _, array in placed], case, arrays)
@@ -212,10 +224,12 @@ def test_depthwise_channels_last_of_many_channels_and_rows(threads):
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@every_operator
 @every_dtype
-def test_new_results_are_dense_writable_and_the_callers_own(dtype, layout):
-    arrays = [in_layout(a, CASE, layout) for a in make_arrays(CASE, dtype)]
-    first, second = CASE.backward(backops, *arrays), CASE.backward(backops, *arrays)
+def test_new_results_are_dense_writable_and_the_callers_own(dtype, operator, layout):
+    case = CASE.read_as(operator)
+    arrays = [in_layout(a, case, layout) for a in make_arrays(case, dtype)]
+    first, second = case.call(backops, *arrays), case.call(backops, *arrays)
     for result, array in itertools.product(first, (*second, *arrays)):
         assert not np.shares_memory(result, array)
     for result in first:
@@ -224,6 +238,8 @@ def test_new_results_are_dense_writable_and_the_callers_own(dtype, layout):
         assert result.flags.writeable
         assert result.flags.aligned
         assert sorted(result.strides)[0] == result.itemsize
+    # Activations are channels-last where what they are made from is.
+    assert (first[0].strides[1] == first[0].itemsize) == (layout == "channels_last")
 
 
 def test_out_next_to_inputs_in_the_same_memory():
@@ -248,15 +264,16 @@ def test_outs_that_interleave_without_common_elements():
     assert_exact((memory[..., 0], memory[..., 1], arrays[0].sum((0, 2, 3))), case, arrays)
 
 
+@every_operator
 @every_dtype
-def test_vector_alignment_of_inputs_and_out_does_not_matter(dtype):
-    case = find_conv_case("channels_15_to_17")
+def test_vector_alignment_of_inputs_and_out_does_not_matter(dtype, operator):
+    case = find_conv_case("channels_15_to_17").read_as(operator)
     arrays = make_arrays(case, dtype, kind="integer")
     itemsize = DTYPES[dtype].itemsize
     for shift in (itemsize, 16, 32 - itemsize, 32 + itemsize):
         inputs = [at_offset(values, shift) for values in arrays]
-        out = tuple(at_offset(values, shift) for values in empty_gradients(case, dtype))
-        case.backward(backops, *inputs, out=out)
+        out = tuple(at_offset(values, shift) for values in empty_results(case, dtype))
+        case.call(backops, *inputs, out=out)
         assert_exact(out, case, arrays)
 
 
@@ -273,11 +290,12 @@ def at_offset(values, shift):
 
 
 @every_dtype
+@every_operator
 @pytest.mark.parametrize("name", ["plain_1d", "plain_2d", "plain_3d", "unbatched_2d"])
-def test_torch_results_are_tensors_of_the_same_dtype_and_values(name, dtype):
-    case = find_conv_case(name)
+def test_torch_results_are_tensors_of_the_same_dtype_and_values(name, operator, dtype):
+    case = find_conv_case(name).read_as(operator)
     arrays = make_arrays(case, dtype)
-    results = case.backward(backops, *map(to_torch, arrays))
+    results = case.call(backops, *map(to_torch, arrays))
     for result in results:
         assert type(result) is torch.Tensor
         assert result.dtype == TORCH_DTYPES[dtype]
@@ -286,37 +304,63 @@ def test_torch_results_are_tensors_of_the_same_dtype_and_values(name, dtype):
 
 
 @pytest.mark.parametrize("name", ["plain_2d", "plain_3d"])
+@every_operator
 @every_dtype
-def test_torch_channels_last_and_expanded_tensors(name, dtype):
-    case = find_conv_case(name)
+def test_torch_channels_last_and_expanded_tensors(name, operator, dtype):
+    case = find_conv_case(name).read_as(operator)
     arrays = make_arrays(case, dtype, kind="integer")
     order = torch.channels_last if case.rank == 2 else torch.channels_last_3d
-    tensors = [to_torch(array).contiguous(memory_format=order) for array in arrays]
-    results = case.backward(backops, *tensors)
+    tensors = [to_torch(array) for array in arrays]
+    tensors = [t.contiguous(memory_format=order) if t.dim() > 1 else t for t in tensors]
+    results = case.call(backops, *tensors)
+    assert results[0].is_contiguous(memory_format=order)
     assert_exact([to_numpy(r.contiguous()) for r in results], case, arrays)
-    ones = torch.ones((), dtype=TORCH_DTYPES[dtype]).expand(case.output_shape)
-    results = case.backward(backops, ones, *tensors[1:])
-    arrays = (np.ones(case.output_shape, DTYPES[dtype]), *arrays[1:])
+    ones = torch.ones((), dtype=TORCH_DTYPES[dtype]).expand(arrays[0].shape)
+    results = case.call(backops, ones, *tensors[1:])
+    arrays = (np.ones(arrays[0].shape, DTYPES[dtype]), *arrays[1:])
     assert_exact([to_numpy(r.contiguous()) for r in results], case, arrays)
 
 
-def test_torch_parameters_that_require_grad():
-    arrays = make_arrays(CASE, kind="integer")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_memory_format_of_a_result_is_that_of_pytorch(layout, rank, operator, dtype):
+    case = find_conv_case(f"plain_{rank}d").read_as(operator)
+    input, weight, bias = map(to_torch, make_arrays(case, dtype))
+    if layout == "channels_last" and rank > 1:
+        order = torch.channels_last if rank == 2 else torch.channels_last_3d
+        input = input.contiguous(memory_format=order)
+    (ours,) = case.call(backops, input, weight, bias)
+    theirs = getattr(torch.nn.functional, f"{operator}{rank}d")(
+        input, weight, bias, **case.keywords
+    )
+    assert ours.stride() == theirs.stride()
+
+
+@every_operator
+def test_torch_parameters_that_require_grad(operator):
+    case = CASE.read_as(operator)
+    arrays = make_arrays(case, kind="integer")
     tensors = [torch.nn.Parameter(to_torch(array)) for array in arrays]
-    results = CASE.backward(backops, *tensors)
+    results = case.call(backops, *tensors)
     assert not any(result.requires_grad for result in results)
     assert all(tensor.requires_grad for tensor in tensors)
-    assert_exact([to_numpy(result) for result in results], CASE, arrays)
+    assert_exact([to_numpy(result) for result in results], case, arrays)
 
 
+@every_operator
 @every_dtype
-def test_torch_out_is_written_in_place_and_returned_itself(dtype):
-    arrays = make_arrays(CASE, dtype, kind="integer")
-    out = [torch.zeros(shape, dtype=TORCH_DTYPES[dtype]) for shape in CASE.result_shapes]
+def test_torch_out_is_written_in_place_and_returned_itself(dtype, operator):
+    case = CASE.read_as(operator)
+    arrays = make_arrays(case, dtype, kind="integer")
+    out = [torch.zeros(shape, dtype=TORCH_DTYPES[dtype]) for shape in case.result_shapes]
     out[0] = out[0].contiguous(memory_format=torch.channels_last)
-    results = CASE.backward(backops, *map(to_torch, arrays), out=tuple(out))
+    versions = [tensor._version for tensor in out]
+    results = case.call(backops, *map(to_torch, arrays), out=tuple(out))
     assert all(result is given for result, given in zip(results, out, strict=True))
-    assert_exact([to_numpy(tensor.contiguous()) for tensor in out], CASE, arrays)
+    assert all(t._version > before for t, before in zip(out, versions, strict=True))
+    assert_exact([to_numpy(tensor.contiguous()) for tensor in out], case, arrays)
 
 
 @every_dtype
@@ -336,21 +380,24 @@ def test_gradients_are_those_that_torch_autograd_asks_for(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@every_operator
 @pytest.mark.parametrize("name", ["plain_1d", "plain_2d", "plain_3d", "unbatched_2d"])
-def test_jax_results_are_jax_arrays_of_the_same_dtype_and_values(name, dtype):
-    case = find_conv_case(name)
+def test_jax_results_are_jax_arrays_of_the_same_dtype_and_values(name, operator, dtype):
+    case = find_conv_case(name).read_as(operator)
     arrays = make_arrays(case, dtype)
-    results = case.backward(backops, *map(jnp.asarray, arrays))
+    results = case.call(backops, *map(jnp.asarray, arrays))
     assert all(isinstance(result, jax.Array) for result in results)
     assert_close([np.asarray(result) for result in results], case, arrays)
     assert jnp.isfinite(results[0] + 1).all()
 
 
-def test_jax_float64_results_stay_float64():
+@every_operator
+def test_jax_float64_results_stay_float64(operator):
+    case = CASE.read_as(operator)
     with jax_x64():
-        arrays = make_arrays(CASE, "float64")
-        results = CASE.backward(backops, *map(jnp.asarray, arrays))
-        assert_close([np.asarray(result) for result in results], CASE, arrays)
+        arrays = make_arrays(case, "float64")
+        results = case.call(backops, *map(jnp.asarray, arrays))
+        assert_close([np.asarray(result) for result in results], case, arrays)
 
 
 @pytest.mark.parametrize("which", GRADIENTS)
@@ -368,38 +415,44 @@ def test_jax_out_is_refused_because_jax_arrays_do_not_change(which):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_foreign_dlpack_arrays_give_numpy_results(dtype):
-    arrays = make_arrays(CASE, dtype, kind="integer")
-    results = CASE.backward(backops, *map(DLPackOnly, arrays))
+@every_operator
+def test_foreign_dlpack_arrays_give_numpy_results(operator, dtype):
+    case = CASE.read_as(operator)
+    arrays = make_arrays(case, dtype, kind="integer")
+    results = case.call(backops, *map(DLPackOnly, arrays))
     assert all(type(result) is np.ndarray for result in results)
-    assert_exact(results, CASE, arrays)
+    assert_exact(results, case, arrays)
 
 
-def test_foreign_dlpack_out_is_written_in_place_and_returned_itself():
-    arrays = make_arrays(CASE, kind="integer")
-    targets = empty_gradients(CASE, "float32")
+@every_operator
+def test_foreign_dlpack_out_is_written_in_place_and_returned_itself(operator):
+    case = CASE.read_as(operator)
+    arrays = make_arrays(case, kind="integer")
+    targets = empty_results(case, "float32")
     out = tuple(map(DLPackOnly, targets))
-    results = CASE.backward(backops, *arrays, out=out)
+    results = case.call(backops, *arrays, out=out)
     assert all(result is given for result, given in zip(results, out, strict=True))
-    assert_exact(targets, CASE, arrays)
+    assert_exact(targets, case, arrays)
 
 
 @pytest.mark.parametrize(
     "kinds", list(itertools.permutations(["numpy", "torch", "jax"])), ids="-".join
 )
-def test_array_type_of_the_results_is_that_of_grad_output(kinds):
+@every_operator
+def test_array_type_of_the_results_is_that_of_the_first_operand(operator, kinds):
+    case = CASE.read_as(operator)
     convert = {"numpy": np.asarray, "torch": to_torch, "jax": jnp.asarray}
     types = {"numpy": np.ndarray, "torch": torch.Tensor, "jax": jax.Array}
-    arrays = make_arrays(CASE, kind="integer")
+    arrays = make_arrays(case, kind="integer")
     mixed = [convert[kind](array) for kind, array in zip(kinds, arrays, strict=True)]
-    results = CASE.backward(backops, *mixed)
+    results = case.call(backops, *mixed)
     assert all(isinstance(result, types[kinds[0]]) for result in results)
-    assert_exact([np.asarray(result) for result in results], CASE, arrays)
+    assert_exact([np.asarray(result) for result in results], case, arrays)
 
 
 def test_outs_of_numpy_torch_and_dlpack():
     arrays = make_arrays(CASE, kind="integer")
-    target, _, bias = empty_gradients(CASE, "float32")
+    target, _, bias = empty_results(CASE, "float32")
     out = (target, torch.zeros(CASE.weight_shape), DLPackOnly(bias))
     results = CASE.backward(backops, *arrays, out=out)
     assert all(result is given for result, given in zip(results, out, strict=True))

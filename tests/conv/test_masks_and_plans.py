@@ -12,10 +12,14 @@ from tests.support.conv_cases import (
     CASES,
     GRADIENTS,
     MASKS,
+    OPERATORS,
+    TRANSPOSED_CASES,
     ConvCase,
-    empty_gradients,
+    empty_results,
     find_conv_case,
     make_arrays,
+    reading_id,
+    readings,
 )
 from tests.support.conv_compare import assert_close, assert_exact
 from tests.support.floats import DTYPES, same_bits
@@ -40,6 +44,8 @@ every_mask = pytest.mark.parametrize(
     "mask", MASKS, ids=lambda mask: "".join("iwb"[i] for i in range(3) if mask[i]) or "nothing"
 )
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+every_operator = pytest.mark.parametrize("operator", OPERATORS)
+both_backward = pytest.mark.parametrize("operator", ["conv_backward", "conv_transpose_backward"])
 
 
 def where(mask, values):
@@ -59,20 +65,22 @@ def needed_only(arrays, mask):
 @every_dtype
 @every_mask
 @every_name
-def test_masked_gradients_are_none_and_the_others_right(name, mask, dtype):
-    case = find_conv_case(name)
+@both_backward
+def test_masked_gradients_are_none_and_the_others_right(operator, name, mask, dtype):
+    case = find_conv_case(name).read_as(operator)
     arrays = make_arrays(case, dtype)
-    results = case.backward(backops, *arrays, output_mask=mask)
+    results = case.call(backops, *arrays, output_mask=mask)
     assert_close(results, case, arrays, output_mask=mask)
 
 
 @every_mask
 @every_name
-def test_shapes_do_where_values_are_not_needed(name, mask):
-    case = find_conv_case(name)
+@both_backward
+def test_shapes_do_where_values_are_not_needed(operator, name, mask):
+    case = find_conv_case(name).read_as(operator)
     for dtype in ("float32", "bfloat16"):
         arrays = make_arrays(case, dtype)
-        results = case.backward(backops, *needed_only(arrays, mask), output_mask=mask)
+        results = case.call(backops, *needed_only(arrays, mask), output_mask=mask)
         assert_close(results, case, arrays, output_mask=mask)
 
 
@@ -86,10 +94,11 @@ def test_shape_may_be_any_sequence_of_sizes(as_shape):
 
 
 @pytest.mark.parametrize("sequence", [tuple, list, np.array], ids=lambda f: f.__name__)
-def test_mask_that_asks_for_nothing_gives_three_nones(sequence):
-    case = find_conv_case("toy")
+@both_backward
+def test_mask_that_asks_for_nothing_gives_three_nones(operator, sequence):
+    case = find_conv_case("toy").read_as(operator)
     arrays, mask = make_arrays(case), sequence([False] * 3)
-    assert case.backward(backops, *arrays, output_mask=mask) == (None, None, None)
+    assert case.call(backops, *arrays, output_mask=mask) == (None, None, None)
     plan = case.plan(backops.plan, output_mask=mask)
     assert plan(arrays[0], out=(None, None, None)) == (None, None, None)
     assert plan.workspace_size == 0
@@ -106,20 +115,22 @@ def test_mask_may_be_any_sequence_of_bools(sequence):
 
 
 @every_mask
+@both_backward
 @every_dtype
-def test_out_of_masked_gradients(dtype, mask):
-    arrays = make_arrays(CASE, dtype, kind="integer")
-    out = where(mask, empty_gradients(CASE, dtype))
-    results = CASE.backward(backops, *arrays, output_mask=mask, out=out)
+def test_out_of_masked_gradients(dtype, operator, mask):
+    case = CASE.read_as(operator)
+    arrays = make_arrays(case, dtype, kind="integer")
+    out = where(mask, empty_results(case, dtype))
+    results = case.call(backops, *arrays, output_mask=mask, out=out)
     assert all(result is given for result, given in zip(results, out, strict=True))
-    assert_exact(results, CASE, arrays, output_mask=mask)
+    assert_exact(results, case, arrays, output_mask=mask)
 
 
 @every_mask
 def test_none_in_out_makes_a_new_array(mask):
     # Here `mask` says which outs are given: all gradients are computed.
     arrays = make_arrays(CASE, kind="integer")
-    out = where(mask, empty_gradients(CASE, "float32"))
+    out = where(mask, empty_results(CASE, "float32"))
     results = CASE.backward(backops, *arrays, out=out)
     for result, given in zip(results, out, strict=True):
         assert given is None or result is given
@@ -132,7 +143,7 @@ def test_out_of_none_and_of_three_nones_and_a_list():
         None,
         (None, None, None),
         [None, None, None],
-        list(empty_gradients(CASE, "float32")),
+        list(empty_results(CASE, "float32")),
     ):
         assert_exact(CASE.backward(backops, *arrays, out=out), CASE, arrays)
 
@@ -166,7 +177,7 @@ def test_grad_output_is_checked_where_nothing_is_asked_for(bad):
 def test_out_is_refused_where_nothing_is_asked_for(index):
     mask = (False, False, False)
     out = [None, None, None]
-    out[index] = empty_gradients(CASE, "float32")[index]
+    out[index] = empty_results(CASE, "float32")[index]
     arrays = make_arrays(CASE)
     for call in (
         lambda: CASE.backward(backops, *arrays, output_mask=mask, out=out),
@@ -187,26 +198,43 @@ def test_comparison_of_masks_catches_a_gradient_too_many():
 
 
 @every_dtype
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", readings([*CASES, *TRANSPOSED_CASES]), ids=reading_id)
 def test_plan_gives_the_bits_of_the_function(case, dtype):
     arrays = make_arrays(case, dtype)
     plan = case.plan(backops.plan, dtype=dtype)
-    expected = case.backward(backops, *arrays)
-    assert all(map(same_bits, plan(*arrays), expected))
-    out = empty_gradients(case, dtype)
-    results = plan(*arrays, out=out, workspace=np.empty(plan.workspace_size, np.uint8))
+    expected = case.call(backops, *arrays)
+    assert all(map(same_bits, case.run(plan, *arrays), expected))
+    out = empty_results(case, dtype)
+    workspace = np.empty(plan.workspace_size, np.uint8)
+    results = case.run(plan, *arrays, out=out, workspace=workspace)
     assert all(result is given for result, given in zip(results, out, strict=True))
     assert all(map(same_bits, out, expected))
 
 
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose"])
+@every_name
+def test_plan_runs_with_and_without_a_bias(name, operator):
+    case = find_conv_case(name).read_as(operator)
+    plan = case.plan(backops.plan)
+    workspace = np.empty(plan.workspace_size, np.uint8)
+    input, weight, bias = make_arrays(case)
+    for more in ({}, {"workspace": workspace}):
+        assert_close((plan(input, weight, bias, **more),), case, (input, weight, bias))
+        assert_close((plan(input, weight, **more),), case, (input, weight))
+        assert_close((plan(input, weight, None, **more),), case, (input, weight))
+        named = plan(input=input, weight=weight, bias=bias, **more)
+        assert_close((named,), case, (input, weight, bias))
+
+
 @every_mask
 @every_name
-def test_plan_keeps_its_mask(name, mask):
-    case = find_conv_case(name)
+@both_backward
+def test_plan_keeps_its_mask(operator, name, mask):
+    case = find_conv_case(name).read_as(operator)
     arrays = make_arrays(case)
     plan = case.plan(backops.plan, output_mask=mask)
     workspace = np.empty(plan.workspace_size, np.uint8)
-    out = where(mask, empty_gradients(case, "float32"))
+    out = where(mask, empty_results(case, "float32"))
     assert_close(plan(*arrays), case, arrays, output_mask=mask)
     results = plan(*needed_only(arrays, mask), out=out, workspace=workspace)
     assert all(result is given for result, given in zip(results, out, strict=True))
@@ -214,38 +242,46 @@ def test_plan_keeps_its_mask(name, mask):
 
 
 @pytest.mark.parametrize("precision", ["keep", "allow_fp32_down", "fp16", "hf32"])
-def test_plan_keeps_its_precision(precision):
-    arrays = make_arrays(CASE)
-    plan = CASE.plan(backops.plan, precision=precision)
-    assert_close(plan(*arrays), CASE, arrays, precision=precision)
+@every_operator
+def test_plan_keeps_its_precision(operator, precision):
+    case = CASE.read_as(operator)
+    arrays = make_arrays(case)
+    plan = case.plan(backops.plan, precision=precision)
+    assert_close(case.run(plan, *arrays), case, arrays, precision=precision)
 
 
-def test_plan_runs_many_times_with_different_values():
-    plan = CASE.plan(backops.plan)
+@every_operator
+def test_plan_runs_many_times_with_different_values(operator):
+    case = CASE.read_as(operator)
+    plan = case.plan(backops.plan)
     for seed in range(5):
-        arrays = make_arrays(CASE, seed=seed)
-        assert_close(plan(*arrays), CASE, arrays)
+        arrays = make_arrays(case, seed=seed)
+        assert_close(case.run(plan, *arrays), case, arrays)
 
 
 @pytest.mark.parametrize("layout", READ_LAYOUTS)
 @every_name
-def test_one_plan_serves_every_layout(name, layout):
-    case = find_conv_case(name)
+@every_operator
+def test_one_plan_serves_every_layout(operator, name, layout):
+    case = find_conv_case(name).read_as(operator)
     plan = case.plan(backops.plan, dtype="bfloat16")
     workspace = np.empty(plan.workspace_size, np.uint8)
     arrays = [in_layout(a, case, layout) for a in make_arrays(case, "bfloat16", kind="integer")]
-    assert_exact(plan(*arrays, workspace=workspace), case, arrays)
+    assert_exact(case.run(plan, *arrays, workspace=workspace), case, arrays)
     if layout in LAYOUTS:
-        out = tuple(in_layout(o, case, layout) for o in empty_gradients(case, "bfloat16")[:2])
-        plan(*arrays, out=(*out, None), workspace=workspace)
-        assert_exact((*out, plan(*arrays)[2]), case, arrays)
+        out = tuple(in_layout(o, case, layout) for o in empty_results(case, "bfloat16"))
+        case.run(plan, *arrays, out=out, workspace=workspace)
+        assert_exact(out, case, arrays)
 
 
-def test_defaults_of_a_plan_are_those_of_the_function():
-    case = ConvCase("", (2, 3, 6, 7), (4, 3, 3, 2))
+@every_operator
+def test_defaults_of_a_plan_are_those_of_the_function(operator):
+    case = ConvCase("", (2, 3, 6, 7), (4, 3, 3, 2)).read_as(operator)
     arrays = make_arrays(case)
-    plan = backops.plan.conv_backward(case.input_shape, case.weight_shape)
-    assert all(map(same_bits, plan(*arrays), backops.conv_backward(*arrays)))
+    shapes = case.operand_shapes
+    plan = getattr(backops.plan, operator)(shapes["input"], shapes["weight"])
+    expected = case.run(getattr(backops, operator), *arrays)
+    assert all(map(same_bits, case.run(plan, *arrays), expected))
 
 
 @pytest.mark.parametrize("dtype", ["float16", np.float16, np.dtype("float16"), torch.float16])
@@ -286,13 +322,13 @@ def test_plan_cannot_be_changed(attribute):
 # Workspaces
 
 
-def plan_with_workspace():
+def plan_with_workspace(operator="conv_backward"):
     """A plan that needs a workspace, with arrays for it."""
     for name, dtype in (("channels_17_to_31", "bfloat16"), ("channels_17_to_31", "float32")):
-        case = find_conv_case(name)
+        case = find_conv_case(name).read_as(operator)
         plan = case.plan(backops.plan, dtype=dtype)
         if plan.workspace_size > 0:
-            return plan, make_arrays(case, dtype), empty_gradients(case, dtype)
+            return plan, make_arrays(case, dtype), empty_results(case, dtype)
     pytest.fail("no plan needs a workspace: this test has nothing to look at")
 
 
@@ -343,6 +379,21 @@ def test_contents_of_the_workspace_do_not_matter():
                 assert_close(plan(*arrays, workspace=workspace), case, arrays)
 
 
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose"])
+def test_workspace_in_the_memory_of_a_tensor_of_a_forward_plan_is_refused(operator, index):
+    plan, arrays, out = plan_with_workspace(operator)
+    tensors = [*arrays, *out]
+    memory = np.zeros(plan.workspace_size + tensors[index].nbytes, np.uint8)
+    shape, dtype = tensors[index].shape, tensors[index].dtype
+    # One element of the tensor lies in the workspace.
+    start = plan.workspace_size - dtype.itemsize
+    tensors[index] = np.ndarray(shape, dtype, memory, start)
+    with pytest.raises(backops.LayoutError, match=f"plan.{operator}: workspace is memory"):
+        plan(*tensors[:3], out=tensors[3], workspace=memory[: plan.workspace_size])
+    assert not memory.any()
+
+
 @pytest.mark.parametrize("name", ["grad_output", "input", "weight", *GRADIENTS])
 def test_workspace_in_the_memory_of_a_tensor_is_refused(name):
     plan, arrays, out = plan_with_workspace()
@@ -374,40 +425,42 @@ def _restore_settings():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["channels_32_to_32", "depthwise_2d"])
-def test_eight_python_threads_share_one_plan(name, dtype):
-    case = find_conv_case(name)
+@every_operator
+def test_eight_python_threads_share_one_plan(operator, name, dtype):
+    case = find_conv_case(name).read_as(operator)
     plan = case.plan(backops.plan, dtype=dtype)
     arrays = [make_arrays(case, dtype, seed=i) for i in range(8)]
-    expected = [plan(*given) for given in arrays]
+    expected = [case.run(plan, *given) for given in arrays]
 
     def body(i):
-        out = empty_gradients(case, dtype)
+        out = empty_results(case, dtype)
         workspace = np.empty(plan.workspace_size, np.uint8)
         for _ in range(20):
             for array in out:
                 array.fill(7)
-            plan(*arrays[i], out=out, workspace=workspace)
+            case.run(plan, *arrays[i], out=out, workspace=workspace)
             assert all(map(same_bits, out, expected[i]))
-            assert all(map(same_bits, plan(*arrays[i]), expected[i]))
+            assert all(map(same_bits, case.run(plan, *arrays[i]), expected[i]))
 
     run_in_threads(8, body)
 
 
 @pytest.mark.usefixtures("_restore_settings")
 @pytest.mark.parametrize(("made", "run"), [(1, 7), (7, 1), (2, 5)])
-def test_plan_made_for_some_threads_runs_with_others(made, run):
-    case = find_conv_case("channels_32_to_32")
+@every_operator
+def test_plan_made_for_some_threads_runs_with_others(operator, made, run):
+    case = find_conv_case("channels_32_to_32").read_as(operator)
     for dtype in DTYPES:
         arrays = make_arrays(case, dtype)
         backops.set_num_threads(made)
         plan = case.plan(backops.plan, dtype=dtype)
         workspace = np.empty(plan.workspace_size, np.uint8)
-        expected = plan(*arrays)
+        expected = case.run(plan, *arrays)
         backops.set_num_threads(run)
         assert plan.workspace_size == workspace.nbytes
-        assert_close(plan(*arrays, workspace=workspace), case, arrays)
+        assert_close(case.run(plan, *arrays, workspace=workspace), case, arrays)
         backops.set_num_threads(made)
-        assert all(map(same_bits, plan(*arrays, workspace=workspace), expected))
+        assert all(map(same_bits, case.run(plan, *arrays, workspace=workspace), expected))
 
 
 # The cache behind the function
@@ -448,6 +501,24 @@ def test_calls_that_differ_in_one_parameter_do_not_share_a_plan(changes):
         assert_close(one.backward(backops, *arrays), one, arrays)
         arrays = make_arrays(other)
         assert_close(other.backward(backops, *arrays, **more), other, arrays, **more)
+
+
+def test_operators_and_output_paddings_do_not_share_a_plan():
+    # Input, output and weight have one shape for all of them.
+    case = ConvCase("", (2, 4, 7, 7), (4, 4, 3, 3), padding=1)
+    for _ in range(2):
+        for operator in OPERATORS:
+            reading = case.read_as(operator)
+            arrays = make_arrays(reading)
+            assert_close(reading.call(backops, *arrays), reading, arrays)
+            if not reading.is_backward:
+                assert_close(reading.call(backops, *arrays[:2]), reading, arrays[:2])
+    for length in (14, 13, 14):
+        other = ConvCase("", (2, 4, length), (4, 4, 3), stride=2, padding=1)
+        for operator in ("conv_transpose", "conv_transpose_backward"):
+            reading = other.read_as(operator)
+            arrays = make_arrays(reading)
+            assert_close(reading.call(backops, *arrays), reading, arrays)
 
 
 def test_calls_that_differ_in_dtype_or_layout_do_not_share_a_plan():
@@ -497,7 +568,7 @@ def test_plan_refuses_what_the_function_refuses(error, changes):
 def test_tensor_of_another_dtype_or_shape_than_the_plan(index):
     plan = CASE.plan(backops.plan)
     name = ("grad_output", "input", "weight")[index]
-    out = empty_gradients(CASE, "float32")
+    out = empty_results(CASE, "float32")
     arrays = list(make_arrays(CASE))
     arrays[index] = arrays[index].astype(np.float64)
     with pytest.raises(backops.DTypeError, match=rf"{name} is float64.*float32"):
@@ -521,7 +592,7 @@ def test_out_of_a_plan_of_another_dtype_or_shape_or_overlapping(index):
         ),
     }
     for error, array in bad.items():
-        out = list(empty_gradients(CASE, "float32"))
+        out = list(empty_results(CASE, "float32"))
         out[index] = array
         with pytest.raises(getattr(backops, error), match="out"):
             plan(*arrays, out=tuple(out))
@@ -533,19 +604,20 @@ def test_out_of_a_plan_of_another_dtype_or_shape_or_overlapping(index):
 COUNT_RUNS = """
 backops.set_num_threads(2)
 names = "plain_1d", "blocks_2d", "blocks_pointwise", "plain_3d", "depthwise_2d", "groups_2d"
-for name in (*names, "windows_stem"):
-    case = conv_cases.find_conv_case(name)
+cases = [conv_cases.find_conv_case(name) for name in (*names, "windows_stem")]
+for case in conv_cases.readings(cases):
     for dtype in floats.DTYPES:
         plan = case.plan(backops.plan, dtype=dtype)
         workspace = np.empty(plan.workspace_size, np.uint8)
-        out = conv_cases.empty_gradients(case, dtype)
+        out = conv_cases.empty_results(case, dtype)
         for layout in ("contiguous", "channels_last", "every_second"):
             arrays = [
                 layouts.in_layout(array, case, layout)
                 for array in conv_cases.make_arrays(case, dtype)
             ]
-            run = lambda: plan(*arrays, out=out, workspace=workspace)
-            report[f"{plan.kernel}, {name} {layout}"] = count(run)
+            target = out if case.is_backward else out[0]
+            run = lambda: plan(*arrays, out=target, workspace=workspace)
+            report[f"{plan.kernel}, {case.name} {case.operator} {layout}"] = count(run)
 report["control: without out"] = count(lambda: plan(*arrays, workspace=workspace))
 """
 
@@ -554,7 +626,7 @@ def test_running_a_plan_with_out_and_workspace_allocates_nothing(tmp_path):
     # Python and the DLPack protocol make a few small objects per call.
     report = allocations.count_allocations(COUNT_RUNS, tmp_path, large=512)
     own = {name: counts for name, counts in report.items() if name.startswith("conv_")}
-    assert len(own) == 7 * len(DTYPES) * 3
+    assert len(own) == 7 * len(OPERATORS) * len(DTYPES) * 3
     assert not {name: counts for name, counts in own.items() if counts["large"]}
     assert not {name: counts for name, counts in own.items() if counts["other_threads"]}
 

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backops
-from tests.support.conv_cases import CASES, MASKS, ConvCase, conv_cases, find_conv_case, make_arrays
+from tests.support.conv_cases import (
+    CASES,
+    MASKS,
+    OPERATORS,
+    ConvCase,
+    conv_readings,
+    find_conv_case,
+    make_arrays,
+    reading_id,
+    readings,
+)
 from tests.support.conv_compare import assert_close, check
 from tests.support.floats import DTYPES, same_bits
 
@@ -22,13 +32,13 @@ CASE = find_conv_case("plain_2d")
 
 
 @pytest.mark.parametrize("precision", MODES[1:])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", readings(CASES), ids=reading_id)
 def test_case_agrees_with_reference(case, precision):
     check(case, precision=precision)
 
 
 @given(
-    conv_cases(),
+    conv_readings(),
     st.sampled_from(MODES[1:]),
     st.integers(0, 2**32 - 1),
     st.sampled_from(["contiguous", "channels_last", "reversed", "every_second"]),
@@ -39,9 +49,21 @@ def test_generated_case_agrees_with_reference(case, precision, seed, layout):
 
 @pytest.mark.parametrize("layout", ["channels_last", "transposed", "offset_by_byte", "reversed"])
 @pytest.mark.parametrize("precision", MODES[1:])
-def test_precision_applies_in_every_layout(precision, layout):
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_precision_applies_in_every_layout(operator, precision, layout):
     for name in ("plain_2d", "depthwise_2d", "groups_2d", "pointwise_2d", "channels_16_to_16"):
-        check(find_conv_case(name), layout=layout, precision=precision)
+        check(find_conv_case(name), operator=operator, layout=layout, precision=precision)
+
+
+@pytest.mark.parametrize("name", ["plain_2d", "depthwise_2d", "blocks_2d", "windows_stem", "toy"])
+@pytest.mark.parametrize("precision", MODES[1:])
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose"])
+def test_bias_is_not_rounded(operator, precision, name):
+    case = find_conv_case(name).read_as(operator)
+    input, weight, bias = make_arrays(case)
+    bias[...] = 1 + 2.0**-22
+    (result,) = case.call(backops, np.zeros_like(input), weight, bias, precision=precision)
+    assert (result == bias[0]).all()
 
 
 @pytest.mark.parametrize("mask", MASKS)

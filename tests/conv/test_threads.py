@@ -9,18 +9,21 @@ import pytest
 import backops
 from tests.support.conv_cases import (
     CASES,
-    GRADIENTS,
     LARGE_CASES,
+    OPERATORS,
     ConvCase,
     find_conv_case,
     make_arrays,
+    reading_id,
+    readings,
 )
 from tests.support.conv_compare import check
 from tests.support.floats import DTYPES, same_bits
 from tests.support.layouts import in_layout
 from tests.support.threads import run_in_threads
 
-every_large_case = pytest.mark.parametrize("case", LARGE_CASES, ids=lambda case: case.name)
+every_large_case = pytest.mark.parametrize("case", readings(LARGE_CASES), ids=reading_id)
+every_operator = pytest.mark.parametrize("operator", OPERATORS)
 
 
 @pytest.fixture
@@ -55,7 +58,7 @@ def results_with_threads(case, arrays, counts):
     results = []
     for count in counts:
         backops.set_num_threads(count)
-        results.append(case.backward(backops, *arrays))
+        results.append(case.call(backops, *arrays))
     return results
 
 
@@ -70,13 +73,13 @@ def test_any_number_of_threads_gives_the_same_bits_when_deterministic(case, dtyp
     backops.set_deterministic(True)
     first, *others = results_with_threads(case, arrays, (1, 2, 7))
     for other, (which, expected) in itertools.product(others, enumerate(first)):
-        assert same_bits(other[which], expected), GRADIENTS[which]
+        assert same_bits(other[which], expected), case.result_names[which]
 
 
 @pytest.mark.usefixtures("_restore_settings")
 @pytest.mark.parametrize("flag", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("case", [*LARGE_CASES[:1], *LARGE_CASES[4:6]], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", readings([*LARGE_CASES[:1], *LARGE_CASES[4:6]]), ids=reading_id)
 def test_any_number_of_threads_agrees_with_reference(case, dtype, flag):
     small = dataclasses.replace(case, input_shape=(3, case.input_shape[1], 9, 10))
     backops.set_deterministic(flag)
@@ -92,15 +95,18 @@ def test_any_number_of_threads_agrees_with_reference(case, dtype, flag):
 def test_results_repeat_in_every_bit(case, dtype, count):
     arrays = make_arrays(case, dtype)
     backops.set_num_threads(count)
-    first = case.backward(backops, *arrays)
+    first = case.call(backops, *arrays)
     for _ in range(3):
-        assert all(map(same_bits, case.backward(backops, *arrays), first))
+        assert all(map(same_bits, case.call(backops, *arrays), first))
 
 
 @pytest.mark.usefixtures("_restore_settings")
+@every_operator
 @pytest.mark.parametrize("flag", [True, False])
-def test_float64_repeats_in_every_bit_and_for_any_number_of_threads_when_deterministic(flag):
-    case = ConvCase("", (5, 8, 12, 13), (12, 8, 3, 3), stride=2, padding=1)
+def test_float64_repeats_in_every_bit_and_for_any_number_of_threads_when_deterministic(
+    flag, operator
+):
+    case = ConvCase("", (5, 8, 12, 13), (12, 8, 3, 3), stride=2, padding=1).read_as(operator)
     arrays = make_arrays(case, "float64")
     backops.set_deterministic(flag)
     for counts in ((1, 2, 7),) if flag else ((1, 1), (2, 2), (7, 7)):
@@ -110,22 +116,24 @@ def test_float64_repeats_in_every_bit_and_for_any_number_of_threads_when_determi
 
 
 @pytest.mark.usefixtures("_restore_settings")
-def test_more_threads_than_work_is_fine():
+@every_operator
+def test_more_threads_than_work_is_fine(operator):
     backops.set_num_threads(64)
     for name in ("one_element", "toy", "empty_batch", "depthwise_1d", "unbatched_3d"):
-        check(find_conv_case(name))
+        check(find_conv_case(name), operator=operator)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_eight_python_threads_call_at_once(dtype):
     # Each in another order: plans are made, and evicted, meanwhile.
-    cases = (*CASES, *LARGE_CASES[:3])
+    random = np.random.default_rng(0)
+    cases = [case.read_as(random.choice(OPERATORS)) for case in (*CASES, *LARGE_CASES[:3])]
     arrays = [make_arrays(case, dtype) for case in cases]
-    expected = [case.backward(backops, *given) for case, given in zip(cases, arrays, strict=True)]
+    expected = [case.call(backops, *given) for case, given in zip(cases, arrays, strict=True)]
 
     def body(i):
         for j in np.random.default_rng(i).permutation(len(cases)):
-            results = cases[j].backward(backops, *arrays[j])
+            results = cases[j].call(backops, *arrays[j])
             assert all(map(same_bits, results, expected[j])), cases[j]
 
     run_in_threads(8, body)

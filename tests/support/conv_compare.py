@@ -120,14 +120,7 @@ def assert_exact(results, case: ConvCase, arrays, **more):
 
 def place_results(case, dtype, layout):
     """For each result, memory and an array of that layout in it."""
-    # A vector cannot be transposed.
-    of_vectors = "contiguous" if layout in ("channels_last", "transposed") else layout
-    return [
-        place(shape, 0, dtype, of_vectors)
-        if len(shape) == 1
-        else place(shape, case.rank, dtype, layout)
-        for shape in case.result_shapes
-    ]
+    return [place(shape, case.rank, dtype, layout) for shape in case.result_shapes]
 
 
 def assert_nothing_else_changed(placed, case, dtype, layout):

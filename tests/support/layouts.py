@@ -27,8 +27,11 @@ READ_LAYOUTS = (*LAYOUTS, "broadcast_channels", "broadcast_last_axis", "broadcas
 def place(shape, rank: int, dtype: str, layout: str):
     """Memory filled with FILL_BYTE, and an array of that shape and layout inside it.
 
-    `rank` is the number of spatial axes; the axis before them holds the channels.
+    `rank` is the number of spatial axes; the axis before them holds the channels. A vector has only
+    these, and nothing to transpose.
     """
+    if len(shape) == 1:
+        rank, layout = 0, "contiguous" if layout == "transposed" else layout
     itemsize = DTYPES[dtype].itemsize
     channel = len(shape) - rank - 1
     order = list(range(len(shape)))
