@@ -64,17 +64,22 @@ void ConvAxis::list_planes() {
   const auto ahead_of = [this](std::int64_t k) {
     return floor_divide(k * dilation - padding, plane_stride);
   };
+  const auto first_of = [&](std::int64_t k) {
+    return k * dilation - padding - ahead_of(k) * plane_stride;
+  };
+  for (std::int64_t k = 0; k < kernel; ++k) {
+    const auto at = std::lower_bound(planes.begin(), planes.end(), first_of(k));
+    if (at == planes.end() || *at != first_of(k)) planes.insert(at, first_of(k));
+  }
   const std::int64_t most_ahead = ahead_of(kernel - 1);
   classes.push_back({0, in, {}, {}, {}, {}});
   ResidueClass& all = classes.front();
   for (std::int64_t k = kernel - 1; k >= 0; --k) {
-    const std::int64_t first = k * dilation - padding - ahead_of(k) * plane_stride;
-    const auto own = std::find(planes.begin(), planes.end(), first);
+    const auto own = std::lower_bound(planes.begin(), planes.end(), first_of(k));
     all.taps.push_back(k);
     all.shifts.push_back(most_ahead - ahead_of(k));
-    all.backs.push_back(most_ahead * plane_stride + padding - k * dilation);
     all.planes.push_back(static_cast<std::size_t>(own - planes.begin()));
-    if (own == planes.end()) planes.push_back(first);
+    all.backs.push_back(most_ahead * plane_stride + padding - k * dilation);
   }
   padding = most_ahead;
   reach = most_shift = all.shifts.back();
@@ -102,6 +107,7 @@ OutputPlanes::OutputPlanes(const ConvShape& s) {
     sizes_[axis] = axes[axis]->planes.size();
     strides_[axis] = axes[axis]->plane_stride;
   }
+  columns_ = w.all_outputs;
   for (std::size_t i = 0; i < sizes_[0]; ++i) {
     for (std::size_t j = 0; j < sizes_[1]; ++j) {
       for (std::size_t k = 0; k < sizes_[2]; ++k) {

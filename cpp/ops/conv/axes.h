@@ -51,7 +51,7 @@ struct ConvAxis {
   std::vector<ResidueClass> classes;  // position i is in class i % stride
 
   std::int64_t all_outputs, plane_stride;  // of the tensor
-  std::vector<std::int64_t> planes;        // the first output of each
+  std::vector<std::int64_t> planes;        // the first output of each, in ascending order
   std::int64_t least_plane;                // positions of the smallest plane
   std::int64_t plane_size(std::size_t plane) const {
     return planes[plane] < all_outputs ? (all_outputs - planes[plane] - 1) / plane_stride + 1 : 0;
@@ -71,6 +71,17 @@ class OutputPlanes {
   std::int64_t index(std::size_t d, std::size_t h, std::size_t w) const {
     return static_cast<std::int64_t>((d * sizes_[1] + h) * sizes_[2] + w);
   }
+  // Planes that differ along the last axis only follow each other. If those of a row have all its
+  // columns, they can be read together.
+  std::int64_t row_planes() const { return static_cast<std::int64_t>(sizes_[2]); }
+  bool have_whole_rows() const { return strides_[2] > 1 && row_planes() == strides_[2]; }
+  std::int64_t columns() const { return columns_; }  // of the tensor
+  Activation rows_view(const Activation& output, std::int64_t first_plane) const {
+    Activation rows = view(output, first_plane);
+    rows.stride_bytes[2] = output.stride_bytes[2];
+    return rows;
+  }
+
   // A plane as a tensor of its own.
   struct Plane {
     std::int64_t first[kMaxConvRank], shape[kMaxConvRank];
@@ -90,6 +101,7 @@ class OutputPlanes {
 
   std::size_t sizes_[kMaxConvRank] = {};
   std::int64_t strides_[kMaxConvRank] = {};
+  std::int64_t columns_ = 0;
   std::vector<Plane> planes_;
 };
 

@@ -9,6 +9,7 @@
 #include "kernels/conv/conv.h"
 #include "kernels/convert/convert.h"
 #include "ops/common/precision.h"
+#include "ops/conv/axes.h"
 #include "ops/conv/engine.h"
 #include "ops/conv/tiles.h"
 
@@ -32,6 +33,26 @@ class TileCopy {
     }
     for (std::int64_t c = channels.begin; c < channels.end; c += width_, to += pitch) {
       bring_together(tensor, shape, box, {c, std::min(c + width_, channels.end)}, to, pitch);
+    }
+  }
+
+  // The same for all planes of a tensor, which lie `plane_pitch` apart.
+  void bring_planes(const OutputPlanes& planes, const Activation& tensor, const Box& box,
+                    const Range& channels, Sum* to, std::int64_t pitch,
+                    std::int64_t plane_pitch) const {
+    const bool by_row = planes.have_whole_rows() &&
+                        std::abs(tensor.stride_bytes[2]) < std::abs(tensor.channel_stride_bytes);
+    for (std::int64_t plane = 0; plane < planes.count(); ++plane) {
+      Sum* const own = to + plane * plane_pitch;
+      if (!by_row) {
+        bring(planes.view(tensor, plane), planes.shape(plane), box, channels, own, pitch);
+      } else if (plane % planes.row_planes() == 0) {
+        const Activation rows = planes.rows_view(tensor, plane);
+        for (std::int64_t c = channels.begin, i = 0; c < channels.end; c += width_, ++i) {
+          bring_rows(planes, plane, rows, box, {c, std::min(c + width_, channels.end)},
+                     own + i * pitch, plane_pitch);
+        }
+      }
     }
   }
 
@@ -108,6 +129,45 @@ class TileCopy {
         round_rows(box, image, d, rows, inside, ceil_divide(channels.size(), width_), to, pitch);
       }
     });
+  }
+
+  // Rows of a vector of channels, whose columns belong to the planes from `first` on in turn.
+  void bring_rows(const OutputPlanes& planes, std::int64_t first, const Activation& tensor,
+                  const Box& box, const Range& channels, Sum* to, std::int64_t plane_pitch) const {
+    const std::int64_t stride = planes.row_planes();
+    const Range rows = common(box.axes[1], {0, planes.shape(first)[1]});
+    const Range steps = common(box.axes[2], {0, planes.shape(first)[2]});
+    const std::int64_t begin = steps.begin * stride;
+    const std::int64_t count = std::min(steps.end * stride, planes.columns()) - begin;
+    const Range slices[] = {box.axes[0], {0, 1}, {0, 1}};
+    for_rows(box.images, slices, [&](std::int64_t image, std::int64_t d, std::int64_t) {
+      const bool is_there = d >= 0 && d < planes.shape(first)[0] && count > 0 && rows.size() > 0;
+      for (std::int64_t r = 0; r < stride; ++r) {
+        const Range inside = common(box.axes[2], {0, planes.shape(first + r)[2]});
+        clear_around(box, image, d, is_there ? rows : Range{0, 0}, inside, to + r * plane_pitch);
+      }
+      for (std::int64_t h = rows.begin; is_there && h < rows.end; ++h) {
+        Sum* const own = to + box.place(image, d, h, steps.begin) * width_;
+        kernels_.to_lanes({tensor.at(image, channels.begin, d, h, begin),
+                           tensor.channel_stride_bytes, tensor.stride_bytes[2], own, plane_pitch, 0,
+                           channels.size(), count, stride, width_ - stride * plane_pitch});
+        for (std::int64_t r = 0; r < stride && rounding_ != Rounding::none; ++r) {
+          round(own + r * plane_pitch, ceil_divide(count - r, stride) * width_);
+        }
+      }
+    });
+  }
+
+  // All but these rows and columns of a slice of one vector.
+  void clear_around(const Box& box, std::int64_t image, std::int64_t d, const Range& rows,
+                    const Range& inside, Sum* to) const {
+    if (rows.size() <= 0 || inside.size() <= 0) {
+      return clear(box, image, d, box.axes[1], box.axes[2], 1, to, 0);
+    }
+    clear(box, image, d, {box.axes[1].begin, rows.begin}, box.axes[2], 1, to, 0);
+    clear(box, image, d, {rows.end, box.axes[1].end}, box.axes[2], 1, to, 0);
+    clear(box, image, d, rows, {box.axes[2].begin, inside.begin}, 1, to, 0);
+    clear(box, image, d, rows, {inside.end, box.axes[2].end}, 1, to, 0);
   }
 
   // Columns of some rows of all vectors.

@@ -168,10 +168,11 @@ class BlocksEngine : public ConvEngine {
   }
   void bring_output(const ConvBuffers& b, const Layout& layout, const Tile& tile,
                     const Range& blocks) const {
-    for (std::int64_t plane = 0; plane < planes_.count(); ++plane) {
-      bring(planes_.view(b.output, plane), planes_.shape(plane), tile.output, n_.outputs, blocks,
-            Layout::output(b.scratch) + plane * layout.plane_pitch, layout.output_pitch);
-    }
+    for_channel_runs(n_.outputs, blocks, [&](const Range& channels, std::int64_t first) {
+      Sum* const to = Layout::output(b.scratch) + (first - blocks.begin) * layout.output_pitch;
+      copy_.bring_planes(planes_, b.output, tile.output, channels, to, layout.output_pitch,
+                         layout.plane_pitch);
+    });
   }
   // Channels are brought around them.
   void clear_spare_lanes(const BlockSide& side, const Range& blocks, Sum* to,

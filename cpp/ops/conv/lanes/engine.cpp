@@ -230,11 +230,9 @@ class LanesEngine : public ConvEngine {
   void work_tile(const ConvBuffers& b, std::int64_t part, const Range& blocks,
                  const Tile& tile) const {
     const Range groups = groups_of(blocks);
-    for (std::int64_t i = 0; i < planes_.count() * outputs_; ++i) {
-      const std::int64_t plane = i / outputs_;
-      const Activation view = planes_.view(b.output, plane);
-      copy_.bring(of_each_group(view, i % outputs_, outputs_), planes_.shape(plane), tile.output,
-                  groups, scratch(b) + i * output_volume_, block_pitch_);
+    for (std::int64_t o = 0; o < outputs_; ++o) {
+      copy_.bring_planes(planes_, of_each_group(b.output, o, outputs_), tile.output, groups,
+                         scratch(b) + o * output_volume_, block_pitch_, outputs_ * output_volume_);
     }
     for (std::int64_t i = 0; s_.makes_weight && i < inputs_; ++i) {
       copy_.bring(of_each_group(b.input, i, inputs_), s_.in, tile.input, groups,
