@@ -221,6 +221,26 @@ class WeightCopy {
     });
   }
 
+  // The same for several outputs, whose sums lie `output_pitch` apart. At once, if their taps
+  // follow each other.
+  void bring_outputs(const Weights& weight, const char* elements, std::int64_t channel_stride,
+                     std::int64_t channels, std::int64_t outputs, Sum* to,
+                     std::int64_t output_pitch, std::int64_t tap_pitch) const {
+    const std::int64_t stride = weight.output_stride_bytes;
+    bool done = false;
+    for_tap_rows(weight, [&](std::int64_t, std::int64_t taps, std::int64_t, std::int64_t own) {
+      if (taps != taps_ || taps * own != stride) return;
+      copy_.kernels().to_lanes({const_cast<char*>(elements), channel_stride, own, to, tap_pitch,
+                                width_, channels, outputs * taps, taps,
+                                output_pitch - taps * tap_pitch});
+      done = true;
+    });
+    for (std::int64_t o = 0; o < outputs && !done; ++o) {
+      bring(weight, elements + o * stride, channel_stride, channels, to + o * output_pitch,
+            tap_pitch);
+    }
+  }
+
   // The same for rows of channels, `row_stride` apart, of kernels of one tap: those of a row lie
   // `row_pitch` behind those of the one before.
   void bring_rows(const char* elements, std::int64_t row_stride, std::int64_t rows,

@@ -45,6 +45,7 @@ class BlocksEngine : public ConvEngine {
     std::string name = std::string(folds_ ? "folded:" : "blocks:") + name_of(kernels_.isa);
     if (kernels_.size == VectorSize::half) name += ":half";
     if (n_.has_lanes_on_inputs) name += ":by_input_lanes";
+    if (plan_.cut == Schedule::Cut::inputs) name += ":by_inputs";
     if (plan_.cut == Schedule::Cut::outputs) name += ":by_outputs";
     if (plan_.cut == Schedule::Cut::outputs_and_inputs) name += ":by_outputs_and_inputs";
     return name;
@@ -167,10 +168,10 @@ class BlocksEngine : public ConvEngine {
     });
   }
   void bring_output(const ConvBuffers& b, const Layout& layout, const Tile& tile,
-                    const Range& blocks) const {
+                    const Range& blocks, Sum* to) const {
     for_channel_runs(n_.outputs, blocks, [&](const Range& channels, std::int64_t first) {
-      Sum* const to = Layout::output(b.scratch) + (first - blocks.begin) * layout.output_pitch;
-      copy_.bring_planes(planes_, b.output, tile.output, channels, to, layout.output_pitch,
+      copy_.bring_planes(planes_, b.output, tile.output, channels,
+                         to + (first - blocks.begin) * layout.output_pitch, layout.output_pitch,
                          layout.plane_pitch);
     });
   }
@@ -189,12 +190,12 @@ class BlocksEngine : public ConvEngine {
     const BlockSide& side = layout.makes_weight ? n_.inputs : n_.outputs;
     Sum* const to = shared(b, layout, own.tile) + own.block * layout.shared_pitch;
     const Range block{own.block, own.block + 1};
-    clear_spare_lanes(side, block, to, layout.shared_pitch);
-    if (layout.makes_weight) {
-      bring(b.input, s_.in, tile.input, side, block, to, layout.shared_pitch);
-    } else {
-      bring(b.output, s_.out, tile.output, side, block, to, layout.shared_pitch);
+    const std::int64_t planes = layout.makes_weight ? 1 : planes_.count();
+    for (std::int64_t i = 0; i < planes; ++i) {
+      clear_spare_lanes(side, block, to + i * layout.plane_pitch, layout.shared_pitch);
     }
+    if (!layout.makes_weight) return bring_output(b, layout, tile, block, to);
+    bring(b.input, s_.in, tile.input, side, block, to, layout.shared_pitch);
   }
 
   void work_tiles(const ConvBuffers& b, const Task& task) const {
@@ -205,7 +206,7 @@ class BlocksEngine : public ConvEngine {
     const bool are_own_finite = !layout.input_product || plan_.packs_all() || pack_own(b, task);
     for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
       const Tile tile = layout.tiles.tile(index);
-      if (layout.brings_output()) bring_output(b, layout, tile, blocks);
+      if (layout.brings_output()) bring_output(b, layout, tile, blocks, own_output);
       const Sum* const output = layout.brings_output() ? own_output : shared(b, layout, index);
       if (layout.makes_bias) sum_bias(b, layout, tile, blocks, task.part);
       if (layout.makes_weight) add_to_weight(b, task, tile, index);

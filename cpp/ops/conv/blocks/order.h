@@ -34,19 +34,18 @@ class BlockOrder {
     const std::int64_t count = n_.taps * n_.width * width;
     Sum* const to = packed + block * count;
     if (inputs.size() < width || outputs.size() < n_.width) std::fill_n(to, count, Sum{0});
-    const bool at_once = !folds_ && n_.taps == 1;
-    if (at_once) {
-      weights_.bring_rows(weight.at(outputs.begin, first_input), weight.output_stride_bytes,
-                          outputs.size(), weight.input_stride_bytes, inputs.size(), to, width);
-    }
-    for (std::int64_t o = 0; o < outputs.size() && !at_once; ++o) {
-      if (folds_) {
+    if (folds_) {
+      for (std::int64_t o = 0; o < outputs.size(); ++o) {
         folds_->bring_weights(copy_, weight, outputs.begin + o, inputs, to + o * width,
                               n_.width * width);
-      } else {
-        weights_.bring(weight, weight.at(outputs.begin + o, first_input), weight.input_stride_bytes,
-                       inputs.size(), to + o * width, n_.width * width);
       }
+    } else if (n_.taps == 1) {
+      weights_.bring_rows(weight.at(outputs.begin, first_input), weight.output_stride_bytes,
+                          outputs.size(), weight.input_stride_bytes, inputs.size(), to, width);
+    } else {
+      weights_.bring_outputs(weight, weight.at(outputs.begin, first_input),
+                             weight.input_stride_bytes, inputs.size(), outputs.size(), to, width,
+                             n_.width * width);
     }
     copy_.round(to, count);
     return !meets_zeros_ || all_finite(to, count);

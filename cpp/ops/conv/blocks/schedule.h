@@ -3,7 +3,8 @@
 // Weight sums that are small are cut into parts, one for the tiles of each task, which makes all
 // products of them. Larger ones are cut by outputs, which leaves nothing to be added, and are tasks
 // of their own. If there are more weights than outputs, tasks of the input product are cut by
-// inputs, and have their weights to themselves as well; otherwise they are parts of the tiles.
+// inputs, and have their weights to themselves as well; otherwise they are parts of the tiles. So
+// are those of an input product alone.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace backops {
 template <class Sum>
 class BlockSchedule {
  public:
-  enum class Cut : std::uint8_t { parts, outputs, outputs_and_inputs };
+  enum class Cut : std::uint8_t { parts, inputs, outputs, outputs_and_inputs };
 
   // Tiles and pairs of blocks: of outputs, which are brought, and whose weights are summed where
   // those are cut; and of inputs.
@@ -43,6 +44,8 @@ class BlockSchedule {
     cut = cut_for(s_, n_, wanted, budget, has_folds_);
     if (cut == Cut::parts) {
       cut_into_parts(wanted, budget);
+    } else if (cut == Cut::inputs) {
+      cut_by_inputs(1, true);
     } else {
       cut_by_outputs(wanted, budget);
     }
@@ -55,7 +58,9 @@ class BlockSchedule {
   }
 
   bool has_parts() const { return s_.makes_weight && cut == Cut::parts; }
-  bool packs_all() const { return s_.makes_input && cut != Cut::outputs_and_inputs; }
+  bool packs_all() const {
+    return s_.makes_input && cut != Cut::outputs_and_inputs && cut != Cut::inputs;
+  }
 
   Cut cut = Cut::parts;
   bool fits = true;
@@ -81,9 +86,10 @@ class BlockSchedule {
                      const BlockBudget& budget, bool has_folds) {
     const bool is_small = budget.parts() / weight_bytes(n) >= static_cast<double>(wanted) ||
                           n.outputs.all_pairs() < wanted;
-    if (!s.makes_weight || is_small) return Cut::parts;
     const bool are_many = !has_folds && n.taps > 1 && s.weights() > s.batch * s.out_image() &&
                           n.inputs.all_pairs() >= wanted;
+    if (!s.makes_weight && !s.makes_bias && are_many && can_share(s, n)) return Cut::inputs;
+    if (!s.makes_weight || is_small) return Cut::parts;
     return are_many ? Cut::outputs_and_inputs : Cut::outputs;
   }
 
@@ -108,9 +114,21 @@ class BlockSchedule {
     add_tasks(parts, ranges, 1);
     if (!s_.makes_input) return;
     const bool by_inputs = cut == Cut::outputs_and_inputs;
-    std::int64_t input_parts = by_inputs ? 1 : kTasksPerThread * wanted;
-    add_layout({n_.outputs.all_blocks(), true, false, false, by_inputs, input_parts});
-    add_tasks(input_parts, 1, by_inputs ? n_.inputs.all_pairs() : 1);
+    cut_by_inputs(by_inputs ? 1 : kTasksPerThread * wanted, by_inputs);
+  }
+
+  void cut_by_inputs(std::int64_t tile_parts, bool by_inputs) {
+    add_layout({n_.outputs.all_blocks(), true, false, false, by_inputs, tile_parts});
+    add_tasks(tile_parts, 1, by_inputs ? n_.inputs.all_pairs() : 1);
+  }
+
+  // Whether all of `output`, with some room for zeros, may be brought once for all.
+  static bool can_share(const ConvShape& s, const BlockSizes& n) {
+    constexpr double kZeros = 1.5;
+    return kZeros * static_cast<double>(s.batch * s.out_positions()) *
+               static_cast<double>(n.groups * n.outputs.padded()) *
+               static_cast<double>(sizeof(Sum)) <=
+           kMostSharedBytes;
   }
 
   void add_layout(const BlockWork& work) {
@@ -119,9 +137,9 @@ class BlockSchedule {
     if (!fits) return;
     BlockLayout<Sum> layout = make_.layout_for(work, tiles);
     if (work.has_own_weights && work.makes_weight) {
-      share(layout, n_.inputs.all_blocks(), layout.input_pitch);
+      share(layout, n_.inputs.all_blocks(), 1, layout.input_pitch);
     } else if (work.has_own_weights) {
-      share(layout, n_.outputs.all_blocks(), layout.output_pitch);
+      share(layout, n_.outputs.all_blocks(), OutputPlanes(s_).count(), layout.output_pitch);
     }
     make_.place(work, layout);
     layouts.push_back(std::move(layout));
@@ -142,16 +160,17 @@ class BlockSchedule {
   }
 
   // Many tasks want these blocks of every tile: brought once, if there is the memory for them.
-  void share(BlockLayout<Sum>& layout, std::int64_t blocks, std::int64_t pitch) {
+  void share(BlockLayout<Sum>& layout, std::int64_t blocks, std::int64_t planes,
+             std::int64_t pitch) {
     const std::int64_t tiles = layout.tiles.count();
-    const double bytes = static_cast<double>(tiles) * static_cast<double>(blocks * pitch) *
+    const double bytes = static_cast<double>(tiles * planes) * static_cast<double>(blocks * pitch) *
                          static_cast<double>(sizeof(Sum));
     if (has_folds_ || bytes > kMostSharedBytes) return;
     layout.is_shared = true;
     layout.shared_at = shared_sums;
-    layout.shared_blocks = blocks;
+    layout.shared_blocks = planes * blocks;
     layout.shared_pitch = pitch;
-    shared_sums += tiles * blocks * pitch;
+    shared_sums += tiles * planes * blocks * pitch;
     for (std::int64_t i = 0; i < tiles * blocks; ++i) {
       shared.push_back({layouts.size(), i / blocks, i % blocks});
     }
