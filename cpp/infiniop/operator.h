@@ -27,7 +27,16 @@ namespace backops::infini {
 static_assert(offsetof(InfiniopDescriptor, device) == 0, "read by clients");
 static_assert(offsetof(InfiniopDescriptor, device_id) == sizeof(int), "read by clients");
 
-enum class OperatorKind : std::uint8_t { average_pool_backward, conv, conv_backward };
+enum class OperatorKind : std::uint8_t {
+  adaptive_average_pool_1d,
+  adaptive_average_pool_3d,
+  average_pool,
+  average_pool_1d,
+  average_pool_3d,
+  average_pool_backward,
+  conv,
+  conv_backward
+};
 
 struct KnownDescriptor : InfiniopDescriptor {
   KnownDescriptor(const InfiniopHandle& handle, OperatorKind operator_kind)

@@ -9,13 +9,13 @@
 static infiniopHandle_t handle;
 static struct InfiniopDescriptor untouched;
 
-#define POOL_REFUSES(change, expected)                     \
-  do {                                                     \
-    PoolProblem p = legal_pool();                          \
-    infiniopAvgPoolBackwardDescriptor_t desc = &untouched; \
-    change;                                                \
-    CHECK_STATUS(create_pool(handle, p, &desc), expected); \
-    CHECK(desc == &untouched);                             \
+#define POOL_REFUSES(change, expected)                              \
+  do {                                                              \
+    PoolProblem p = legal_pool();                                   \
+    infiniopAvgPoolBackwardDescriptor_t desc = &untouched;          \
+    change;                                                         \
+    CHECK_STATUS(create_pool_backward(handle, p, &desc), expected); \
+    CHECK(desc == &untouched);                                      \
   } while (0)
 #define CONV_REFUSES(change, expected)                             \
   do {                                                             \
@@ -33,14 +33,14 @@ static void set_overlapping(Tensor* tensor) {
 
 static void pool_rows(void) {
   POOL_REFUSES(p.grad_input.is_null = 1, INFINI_STATUS_BAD_PARAM);
-  POOL_REFUSES(p.grad_output.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  POOL_REFUSES(p.output.is_null = 1, INFINI_STATUS_BAD_PARAM);
   POOL_REFUSES(p.input.is_null = 1, INFINI_STATUS_BAD_PARAM);
   POOL_REFUSES(p.has_no_kernel = 1, INFINI_STATUS_BAD_PARAM);
   POOL_REFUSES(p.input.dtype = INFINI_DTYPE_F16, INFINI_STATUS_BAD_TENSOR_DTYPE);
-  POOL_REFUSES(p.grad_output.dtype = INFINI_DTYPE_F64, INFINI_STATUS_BAD_TENSOR_DTYPE);
+  POOL_REFUSES(p.output.dtype = INFINI_DTYPE_F64, INFINI_STATUS_BAD_TENSOR_DTYPE);
   POOL_REFUSES(p.grad_input.dtype = 99, INFINI_STATUS_BAD_TENSOR_DTYPE);
   POOL_REFUSES(p.input.ndim = 2, INFINI_STATUS_BAD_TENSOR_SHAPE);
-  POOL_REFUSES(p.grad_output.shape[3] = 5, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  POOL_REFUSES(p.output.shape[3] = 5, INFINI_STATUS_BAD_TENSOR_SHAPE);
   POOL_REFUSES(p.grad_input.shape[0] = 0, INFINI_STATUS_BAD_TENSOR_SHAPE);
   POOL_REFUSES(p.input.shape[1] = (size_t)-1, INFINI_STATUS_BAD_TENSOR_SHAPE);
   POOL_REFUSES(p.kernel[1] = 0, INFINI_STATUS_BAD_PARAM);
@@ -51,6 +51,62 @@ static void pool_rows(void) {
   handle->device = INFINI_DEVICE_ASCEND;
   POOL_REFUSES((void)0, INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
   handle->device = INFINI_DEVICE_CPU;
+}
+
+#define FORWARD_POOL_REFUSES(change, expected)                           \
+  do {                                                                   \
+    PoolProblem p = legal_forward_pool(pool);                            \
+    struct InfiniopDescriptor* desc = &untouched;                        \
+    change;                                                              \
+    CHECK_STATUS(create_pool(pool->create, handle, p, &desc), expected); \
+    CHECK(desc == &untouched);                                           \
+  } while (0)
+
+static void forward_pool_rows(const Pool* pool) {
+  FORWARD_POOL_REFUSES(p.output.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  FORWARD_POOL_REFUSES(p.input.is_null = 1, INFINI_STATUS_BAD_PARAM);
+  FORWARD_POOL_REFUSES(p.input.dtype = INFINI_DTYPE_F16, INFINI_STATUS_BAD_TENSOR_DTYPE);
+  FORWARD_POOL_REFUSES(p.output.dtype = INFINI_DTYPE_F64, INFINI_STATUS_BAD_TENSOR_DTYPE);
+  FORWARD_POOL_REFUSES(p.input.ndim = 2, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  FORWARD_POOL_REFUSES(p.output.ndim = 2, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  FORWARD_POOL_REFUSES(p.output.shape[1] = 4, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  FORWARD_POOL_REFUSES(p.output.shape[2] = 0, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  FORWARD_POOL_REFUSES(p.input.shape[1] = (size_t)-1, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  FORWARD_POOL_REFUSES(set_overlapping(&p.output), INFINI_STATUS_BAD_TENSOR_STRIDES);
+  if (pool->create != create_avg_pool1d && pool->create != create_adaptive_pool1d) {
+    FORWARD_POOL_REFUSES(p.has_no_kernel = 1, INFINI_STATUS_BAD_PARAM);
+    FORWARD_POOL_REFUSES(p.output.shape[2] = 5, INFINI_STATUS_BAD_TENSOR_SHAPE);
+  }
+  if (!pool->is_adaptive) {
+    FORWARD_POOL_REFUSES(p.kernel[0] = 0, INFINI_STATUS_BAD_PARAM);
+    FORWARD_POOL_REFUSES(p.strides[0] = 0, INFINI_STATUS_BAD_PARAM);
+    FORWARD_POOL_REFUSES(p.pads[0] = 2, INFINI_STATUS_BAD_PARAM);
+  }
+  handle->device = INFINI_DEVICE_ASCEND;
+  FORWARD_POOL_REFUSES((void)0, INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
+  handle->device = INFINI_DEVICE_CPU;
+}
+
+static void forward_pool_compute_rows(const Pool* pool) {
+  static float output[POOL_ELEMENTS], input[POOL_ELEMENTS];
+  struct InfiniopDescriptor* desc;
+  size_t size = 0;
+  CHECK_SUCCESS(create_pool(pool->create, handle, legal_forward_pool(pool), &desc));
+  CHECK_SUCCESS(pool->get_workspace_size(desc, &size));
+  void* const space = malloc(size);
+  CHECK_SUCCESS(pool->compute(desc, space, size, output, input, NULL));
+  CHECK_STATUS(pool->compute(NULL, space, size, output, input, NULL), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(pool->compute(desc, NULL, size, output, input, NULL), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(pool->compute(desc, space, size, NULL, input, NULL), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(pool->compute(desc, space, size, output, NULL, NULL), INFINI_STATUS_BAD_PARAM);
+  CHECK_STATUS(pool->compute(desc, space, size - 1, output, input, NULL), INFINI_STATUS_BAD_PARAM);
+  desc->device = INFINI_DEVICE_ALI;
+  CHECK_STATUS(pool->compute(desc, space, size, output, input, NULL),
+               INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
+  CHECK_STATUS(pool->destroy(desc), INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED);
+  desc->device = INFINI_DEVICE_CPU;
+  free(space);
+  CHECK_SUCCESS(pool->destroy(desc));
 }
 
 /* Of what both convolutions refuse. */
@@ -94,10 +150,8 @@ static int* ints(int first, int second) {
   return values;
 }
 
-typedef infiniStatus_t DestroyConv(struct InfiniopDescriptor*);
-
 static CreateConv* create;
-static DestroyConv* destroy;
+static DestroyDescriptor* destroy;
 
 static infiniStatus_t create_of_ints(int* pads, int* strides, int* dilations) {
   const ConvProblem problem = legal_conv();
@@ -115,7 +169,7 @@ static infiniStatus_t create_of_ints(int* pads, int* strides, int* dilations) {
   return status;
 }
 
-static void int_rows(CreateConv* of_create, DestroyConv* of_destroy) {
+static void int_rows(CreateConv* of_create, DestroyDescriptor* of_destroy) {
   create = of_create;
   destroy = of_destroy;
   CHECK_SUCCESS(create_of_ints(ints(1, 1), ints(2, 2), ints(1, 1)));
@@ -131,7 +185,7 @@ static void pool_compute_rows(void) {
   static float grad_input[2 * 3 * 8 * 8], grad_output[2 * 3 * 4 * 4], input[2 * 3 * 8 * 8];
   infiniopAvgPoolBackwardDescriptor_t desc;
   size_t size = 0;
-  CHECK_SUCCESS(create_pool(handle, legal_pool(), &desc));
+  CHECK_SUCCESS(create_pool_backward(handle, legal_pool(), &desc));
   CHECK_SUCCESS(infiniopGetAvgPoolBackwardWorkspaceSize(desc, &size));
   void* const space = malloc(size);
 #define COMPUTE(desc, space, size, x, y, z) \
@@ -218,6 +272,10 @@ int main(void) {
   CHECK_STATUS(infiniopCreateHandle(NULL), INFINI_STATUS_NULL_POINTER);
   CHECK_SUCCESS(infiniopCreateHandle(&handle));
   pool_rows();
+  for (int i = 0; i < POOLS; ++i) {
+    forward_pool_rows(&forward_pools[i]);
+    forward_pool_compute_rows(&forward_pools[i]);
+  }
   conv_rows(infiniopCreateConvDescriptor);
   conv_rows(infiniopCreateConvBackwardDescriptor);
   overlap_rows();

@@ -10,23 +10,32 @@
 static infiniopHandle_t handle;
 static infinirtStream_t stream;
 
+/* One of the forward operators in its turn, then the gradient. */
 static void pool_life(void) {
-  static float grad_input[2 * 3 * 8 * 8], grad_output[2 * 3 * 4 * 4], input[2 * 3 * 8 * 8];
-  infiniopAvgPoolBackwardDescriptor_t desc, none = NULL;
+  static float output[POOL_ELEMENTS], input[POOL_ELEMENTS], grad_input[2 * 3 * 8 * 8];
+  static int turn = 0;
+  const Pool* const pool = &forward_pools[turn++ % POOLS];
+  struct InfiniopDescriptor *forward, *backward, *none = NULL;
   infinirtEvent_t event;
-  size_t size;
-  void* space;
+  size_t forward_size, size;
+  void *forward_space, *space;
   PoolProblem wrong = legal_pool();
   wrong.kernel[0] = 0;
-  CHECK_STATUS(create_pool(handle, wrong, &none), INFINI_STATUS_BAD_PARAM);
-  CHECK_SUCCESS(create_pool(handle, legal_pool(), &desc));
-  CHECK_SUCCESS(infiniopGetAvgPoolBackwardWorkspaceSize(desc, &size));
+  CHECK_STATUS(create_pool_backward(handle, wrong, &none), INFINI_STATUS_BAD_PARAM);
+  CHECK_SUCCESS(create_pool(pool->create, handle, legal_forward_pool(pool), &forward));
+  CHECK_SUCCESS(create_pool_backward(handle, legal_pool(), &backward));
+  CHECK_SUCCESS(pool->get_workspace_size(forward, &forward_size));
+  CHECK_SUCCESS(infiniopGetAvgPoolBackwardWorkspaceSize(backward, &size));
+  CHECK_SUCCESS(infinirtMallocAsync(&forward_space, forward_size, stream));
   CHECK_SUCCESS(infinirtMallocAsync(&space, size, stream));
   CHECK_SUCCESS(infinirtEventCreate(&event));
-  CHECK_SUCCESS(infiniopAvgPoolBackward(desc, space, size, grad_input, grad_output, input, stream));
+  CHECK_SUCCESS(pool->compute(forward, forward_space, forward_size, output, input, stream));
+  CHECK_SUCCESS(infiniopAvgPoolBackward(backward, space, size, grad_input, output, input, stream));
   CHECK_SUCCESS(infinirtEventRecord(event, stream));
+  CHECK_SUCCESS(infinirtFreeAsync(forward_space, stream));
   CHECK_SUCCESS(infinirtFreeAsync(space, stream));
-  CHECK_SUCCESS(infiniopDestroyAvgPoolBackwardDescriptor(desc)); /* while it is queued */
+  CHECK_SUCCESS(pool->destroy(forward)); /* while it is queued */
+  CHECK_SUCCESS(infiniopDestroyAvgPoolBackwardDescriptor(backward));
   CHECK_SUCCESS(infinirtStreamSynchronize(stream));
   CHECK_SUCCESS(infinirtEventDestroy(event));
 }

@@ -66,13 +66,24 @@ static infiniStatus_t make_tensor(void) {
 }
 static void drop_tensor(void) { infiniopDestroyTensorDescriptor(made); }
 
-static infiniStatus_t make_pool(void) {
+static infiniStatus_t make_pool_backward(void) {
   size_t kernel[1] = {3}, strides[1] = {2}, pads[1] = {1};
   return infiniopCreateAvgPoolBackwardDescriptor(handle,
                                                  (infiniopAvgPoolBackwardDescriptor_t*)&made, large,
                                                  small, large, kernel, strides, pads, false);
 }
-static void drop_pool(void) { infiniopDestroyAvgPoolBackwardDescriptor(made); }
+static void drop_pool_backward(void) { infiniopDestroyAvgPoolBackwardDescriptor(made); }
+
+/* The operator of forward_pools that is tried. */
+static const Pool* pool;
+static infiniopTensorDescriptor_t pool_output, pool_input;
+
+static infiniStatus_t make_pool(void) {
+  PoolProblem problem = legal_forward_pool(pool);
+  return pool->create(handle, pool_output, pool_input, &problem,
+                      (struct InfiniopDescriptor**)&made);
+}
+static void drop_pool(void) { pool->destroy(made); }
 
 static infiniStatus_t make_conv_by(CreateConv* create, infiniopTensorDescriptor_t bias_desc) {
   ptrdiff_t strides[1] = {2};
@@ -119,10 +130,16 @@ static void fail_at_every_allocation(const char* name, infiniStatus_t (*make)(vo
   printf("%s: %ld allocations\n", name, allocations);
 }
 
-static infiniStatus_t compute_pool(void) {
+static infiniStatus_t compute_pool_backward(void) {
   static float grad_input[8], input[8], grad_output[4];
   static char space[1 << 20];
   return infiniopAvgPoolBackward(made, space, sizeof space, grad_input, grad_output, input, NULL);
+}
+
+static infiniStatus_t compute_pool(void) {
+  static float output[POOL_ELEMENTS], input[POOL_ELEMENTS];
+  static char space[1 << 20];
+  return pool->compute(made, space, sizeof space, output, input, NULL);
 }
 
 static infiniStatus_t compute_conv(void) {
@@ -173,8 +190,8 @@ int main(void) {
   CHECK_SUCCESS(infiniopCreateTensorDescriptor(&weight, 3, weight_shape, NULL, INFINI_DTYPE_F32));
   CHECK_SUCCESS(infiniopCreateTensorDescriptor(&bias, 1, bias_shape, NULL, INFINI_DTYPE_F32));
   /* What is allocated once per process or thread is not what this is about. */
-  CHECK_SUCCESS(make_pool());
-  drop_pool();
+  CHECK_SUCCESS(make_pool_backward());
+  drop_pool_backward();
   CHECK_SUCCESS(make_conv());
   drop_conv();
   CHECK_SUCCESS(make_conv_backward());
@@ -183,10 +200,11 @@ int main(void) {
   drop_stream();
   PoolProblem wrong = legal_pool();
   wrong.kernel[0] = 0;
-  CHECK_STATUS(create_pool(handle, wrong, (infiniopAvgPoolBackwardDescriptor_t*)&made),
+  CHECK_STATUS(create_pool_backward(handle, wrong, (infiniopAvgPoolBackwardDescriptor_t*)&made),
                INFINI_STATUS_BAD_PARAM);
-  CHECK_SUCCESS(create_pool(handle, legal_pool(), (infiniopAvgPoolBackwardDescriptor_t*)&made));
-  drop_pool();
+  CHECK_SUCCESS(
+      create_pool_backward(handle, legal_pool(), (infiniopAvgPoolBackwardDescriptor_t*)&made));
+  drop_pool_backward();
   CHECK_SUCCESS(create_conv(infiniopCreateConvDescriptor, handle, legal_conv(),
                             (infiniopConvDescriptor_t*)&made));
   drop_conv();
@@ -196,14 +214,22 @@ int main(void) {
 
   fail_at_every_allocation("handle", make_handle, drop_handle);
   fail_at_every_allocation("tensor descriptor", make_tensor, drop_tensor);
-  fail_at_every_allocation("pool descriptor", make_pool, drop_pool);
+  fail_at_every_allocation("pool backward descriptor", make_pool_backward, drop_pool_backward);
   fail_at_every_allocation("conv descriptor", make_conv, drop_conv);
   fail_at_every_allocation("conv backward descriptor", make_conv_backward, drop_conv_backward);
   fail_at_every_allocation("stream", make_stream, drop_stream);
   fail_at_every_allocation("event", make_event, drop_event);
   fail_at_every_allocation("memory", make_memory, drop_memory);
   queue_without_thread();
-  compute_without_allocating(make_pool, compute_pool, drop_pool);
+  for (pool = forward_pools; pool < forward_pools + POOLS; ++pool) {
+    pool_output = describe(legal_forward_pool(pool).output);
+    pool_input = describe(legal_forward_pool(pool).input);
+    fail_at_every_allocation(pool->name, make_pool, drop_pool);
+    compute_without_allocating(make_pool, compute_pool, drop_pool);
+    CHECK_SUCCESS(infiniopDestroyTensorDescriptor(pool_output));
+    CHECK_SUCCESS(infiniopDestroyTensorDescriptor(pool_input));
+  }
+  compute_without_allocating(make_pool_backward, compute_pool_backward, drop_pool_backward);
   compute_without_allocating(make_conv, compute_conv, drop_conv);
   compute_without_allocating(make_conv_backward, compute_conv_backward, drop_conv_backward);
   CHECK_SUCCESS(infiniopDestroyTensorDescriptor(large));

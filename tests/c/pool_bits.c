@@ -37,10 +37,10 @@ static PoolProblem random_problem(void) {
   static const size_t longest[] = {0, 900, 40, 12};
   PoolProblem problem = legal_pool();
   const size_t rank = random_to(1, 3);
-  problem.input.ndim = problem.grad_output.ndim = rank + 2;
-  problem.input.dtype = problem.grad_output.dtype = dtypes[random_to(0, 2)];
-  problem.input.shape[0] = problem.grad_output.shape[0] = random_to(1, rank == 3 ? 1 : 4);
-  problem.input.shape[1] = problem.grad_output.shape[1] = random_to(1, 3);
+  problem.input.ndim = problem.output.ndim = rank + 2;
+  problem.input.dtype = problem.output.dtype = dtypes[random_to(0, 2)];
+  problem.input.shape[0] = problem.output.shape[0] = random_to(1, rank == 3 ? 1 : 4);
+  problem.input.shape[1] = problem.output.shape[1] = random_to(1, 3);
   for (size_t axis = 0; axis < rank; ++axis) {
     const size_t in = random_to(1, longest[rank]);
     size_t* const kernel = problem.kernel + axis;
@@ -48,7 +48,7 @@ static PoolProblem random_problem(void) {
     problem.pads[axis] = random_to(0, *kernel / 2);
     problem.strides[axis] = random_to(1, *kernel + 1);
     problem.input.shape[axis + 2] = in;
-    problem.grad_output.shape[axis + 2] =
+    problem.output.shape[axis + 2] =
         (in + 2 * problem.pads[axis] - *kernel) / problem.strides[axis] + 1;
   }
   problem.grad_input = problem.input;
@@ -67,27 +67,37 @@ static uint64_t hash_of(const unsigned char* bytes, size_t count) {
   return hash;
 }
 
+/* Both directions, each from numbers of its own, in memory that is as large for either. */
 static void run_case(infiniopHandle_t handle, int number) {
-  static unsigned char grad_output[4 * kMostElements], grad_input[4 * kMostElements];
-  static unsigned char input[4 * kMostElements];
+  static unsigned char output[4 * kMostElements], input[4 * kMostElements];
+  static unsigned char result[4 * kMostElements];
   const PoolProblem problem = random_problem();
   const size_t size = problem.input.dtype == INFINI_DTYPE_F32 ? 4 : 2;
-  const size_t outputs = count_of(problem.grad_output), inputs = count_of(problem.input);
-  infiniopAvgPoolBackwardDescriptor_t desc = NULL;
-  size_t workspace_size = 0;
+  const size_t outputs = count_of(problem.output), inputs = count_of(problem.input);
+  infiniopAvgPoolBackwardDescriptor_t backward = NULL;
+  infiniopAvgPoolDescriptor_t forward = NULL;
+  size_t backward_size = 0, forward_size = 0;
   void* workspace = NULL;
   CHECK(outputs <= kMostElements && inputs <= kMostElements);
   if (failures > 0) return;
-  make_numbers(problem.input.dtype, outputs, grad_output);
-  CHECK_SUCCESS(create_pool(handle, problem, &desc));
-  CHECK_SUCCESS(infiniopGetAvgPoolBackwardWorkspaceSize(desc, &workspace_size));
-  CHECK_SUCCESS(infinirtMalloc(&workspace, workspace_size));
-  CHECK_SUCCESS(infiniopAvgPoolBackward(desc, workspace, workspace_size, grad_input, grad_output,
-                                        input, NULL));
+  make_numbers(problem.input.dtype, outputs, output);
+  make_numbers(problem.input.dtype, inputs, input);
+  CHECK_SUCCESS(create_pool_backward(handle, problem, &backward));
+  CHECK_SUCCESS(create_pool(create_avg_pool, handle, problem, &forward));
+  CHECK_SUCCESS(infiniopGetAvgPoolBackwardWorkspaceSize(backward, &backward_size));
+  CHECK_SUCCESS(infiniopGetAvgPoolWorkspaceSize(forward, &forward_size));
+  CHECK_SUCCESS(
+      infinirtMalloc(&workspace, backward_size > forward_size ? backward_size : forward_size));
+  CHECK_SUCCESS(
+      infiniopAvgPoolBackward(backward, workspace, backward_size, result, output, input, NULL));
+  const uint64_t backward_hash = hash_of(result, inputs * size);
+  CHECK_SUCCESS(infiniopAvgPool(forward, workspace, forward_size, result, input, NULL));
+  const uint64_t forward_hash = hash_of(result, outputs * size);
   CHECK_SUCCESS(infinirtFree(workspace));
-  CHECK_SUCCESS(infiniopDestroyAvgPoolBackwardDescriptor(desc));
-  printf("%d: %zu elements of dtype %d, bits %016llx\n", number, inputs, problem.input.dtype,
-         (unsigned long long)hash_of(grad_input, inputs * size));
+  CHECK_SUCCESS(infiniopDestroyAvgPoolBackwardDescriptor(backward));
+  CHECK_SUCCESS(infiniopDestroyAvgPoolDescriptor(forward));
+  printf("%d: %zu elements of dtype %d, bits %016llx, forward %016llx\n", number, inputs,
+         problem.input.dtype, (unsigned long long)backward_hash, (unsigned long long)forward_hash);
 }
 
 int main(void) {

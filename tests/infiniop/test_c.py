@@ -20,7 +20,12 @@ HEADERS = (
     "infiniop/handle.h",
     "infiniop/tensor_descriptor.h",
     "infiniop/operator_descriptor.h",
+    "infiniop/ops/adaptive_avg_pool1d.h",
+    "infiniop/ops/adaptive_avg_pool3d.h",
+    "infiniop/ops/averagepool.h",
     "infiniop/ops/averagepool_backward.h",
+    "infiniop/ops/avg_pool1d.h",
+    "infiniop/ops/avg_pool3d.h",
     "infiniop/ops/conv.h",
     "infiniop/ops/conv_backward.h",
 )

@@ -4,6 +4,8 @@ Nothing here needs a framework, so that it also runs on the sanitized libraries.
 """
 
 import ctypes
+import itertools
+import math
 from ctypes import byref, c_int, c_size_t, c_void_p
 
 import numpy as np
@@ -12,6 +14,11 @@ import pytest
 from tests.support.infini import (
     HANDLE,
     UNTOUCHED,
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool3D,
+    AvgPool,
+    AvgPool1d,
+    AvgPool3d,
     AvgPoolBackward,
     Conv,
     ConvBackward,
@@ -45,6 +52,33 @@ def other_device():
 # Legal problems, from which every case below differs in one way.
 
 LEGAL = {
+    AdaptiveAvgPool1d: {"output": tensor(2, 3, 3), "input": tensor(2, 3, 8)},
+    AdaptiveAvgPool3D: {
+        "y": tensor(2, 3, 3, 4, 5),
+        "x": tensor(2, 3, 8, 8, 8),
+        "output_size": [3, 4, 5],
+    },
+    AvgPool: {
+        "output": tensor(2, 3, 4, 4),
+        "input": tensor(2, 3, 8, 8),
+        "kernel": [3, 3],
+        "strides": [2, 2],
+        "pads": [1, 1],
+    },
+    AvgPool1d: {
+        "output": tensor(2, 3, 4),
+        "input": tensor(2, 3, 8),
+        "kernel": 3,
+        "stride": 2,
+        "padding": 1,
+    },
+    AvgPool3d: {
+        "y": tensor(2, 3, 4, 4, 4),
+        "x": tensor(2, 3, 8, 8, 8),
+        "kernel": [3, 3, 3],
+        "stride": [2, 2, 2],
+        "padding": [1, 1, 1],
+    },
     AvgPoolBackward: {
         "grad_input": tensor(2, 3, 8, 8),
         "grad_output": tensor(2, 3, 4, 4),
@@ -75,6 +109,9 @@ LEGAL = {
     },
 }
 CONVOLUTIONS = (Conv, ConvBackward)
+ADAPTIVE_POOLS = (AdaptiveAvgPool1d, AdaptiveAvgPool3D)
+FIXED_POOLS = (AvgPool, AvgPool1d, AvgPool3d, AvgPoolBackward)
+FORWARD_POOLS = (*ADAPTIVE_POOLS, *FIXED_POOLS[:3])
 # What ConvBackward's tensors are called by Conv.
 FORWARD_NAMES = {"grad_output": "y", "input": "x", "weight": "w", "bias": "b"}
 
@@ -170,11 +207,57 @@ CONV_SHAPES = {
 }
 
 
+def changed(values, axis, value):
+    """A copy with that value at an axis."""
+    copy = list(values)
+    copy[axis] = value
+    return tuple(copy)
+
+
+def forward_pool_rows(operator):
+    """Of the two tensors of a forward pooling operator, one wrong, or both."""
+    legal = {name: LEGAL[operator][name].shape for name in tensors_of(operator)}
+    output, input = legal
+    for name, shape in legal.items():
+        wrong = {
+            "no axes": (),
+            "an axis less": shape[:-1],
+            "an axis more": (*shape, 1),
+            "batch": changed(shape, 0, 3),
+            "channels": changed(shape, 1, 4),
+        }
+        wrong |= {f"size 0 of axis {axis}": changed(shape, axis, 0) for axis in range(len(shape))}
+        if operator is not AdaptiveAvgPool1d and (name == output or operator in FIXED_POOLS):
+            wrong["width"] = changed(shape, -1, shape[-1] + 3)
+        if (operator, name) == (AvgPool, "input"):
+            del wrong["an axis more"]  # parameters would have to have one more, too
+        for what, sizes in wrong.items():
+            yield row(operator, f"{what} of {name}", **{name: tensor(*sizes)})
+    for what, begin in {
+        "sizes that overflow": (HUGE,),
+        "sizes that overflow to a small number": (2**32, 2**32),
+        "largest size": (2**64 - 1,),
+        "more bytes than addresses": (2**46,),
+    }.items():
+        sizes = {name: (*begin, *shape[len(begin) :]) for name, shape in legal.items()}
+        yield row(operator, what, **tensors(sizes))
+    for rank in {AvgPool: (0, 4, 7)}.get(operator, (0, 2, 4)):
+        sizes = {output: (2, 3, *[4] * rank), input: (2, 3, *[8] * rank)}
+        yield row(operator, f"{rank + 2} axes", **tensors(sizes))
+
+
 def tensors(shapes):
     return {name: tensor(*shape) for name, shape in shapes.items()}
 
 
 def shape_rows():
+    for operator in FORWARD_POOLS:
+        yield from forward_pool_rows(operator)
+    for size in (0, 6, -1, 2**62):
+        yield row(AdaptiveAvgPool3D, f"output_size {size}", output_size=[3, 4, size])
+    yield row(AvgPool, "kernel beyond the input", kernel=[11, 3])
+    yield row(AvgPool1d, "kernel beyond the input", kernel=11)
+    yield row(AvgPool3d, "kernel beyond the input", kernel=[3, 3, 11])
     for what, shapes in POOL_SHAPES.items():
         yield row(AvgPoolBackward, what, **tensors(shapes))
     for what, shapes in CONV_SHAPES.items():
@@ -184,18 +267,34 @@ def shape_rows():
     yield from conv_rows("more groups than channels", n=7)
 
 
-def param_rows():
+def window_rows(operator):
+    """Kernel, stride and padding of fixed windows, each wrong along the last axis."""
+    legal = LEGAL[operator]
+    kernel, stride, padding = [name for name in legal if name not in tensors_of(operator)]
+
+    def with_last(name, value):
+        values = legal[name]
+        return {name: [*values[:-1], value] if isinstance(values, list) else value}
+
     for value in (0, -1, -(2**63)):
-        for name in ("kernel", "strides"):
-            yield row(AvgPoolBackward, f"{name} {value}", **{name: [3, value]})
+        for name in (kernel, stride):
+            yield row(operator, f"{name} {value}", **with_last(name, value))
+    yield row(operator, "padding -1", **with_last(padding, -1))
+    yield row(operator, "padding beyond half the kernel", **with_last(padding, 2))
+    yield row(operator, "kernel 2**62", **with_last(kernel, 2**62))
+    if isinstance(legal[stride], list):
+        changes = with_last(kernel, 0) | {stride: None}
+        yield row(operator, "default stride of a kernel of 0", **changes)
+
+
+def param_rows():
+    for operator in FIXED_POOLS:
+        yield from window_rows(operator)
+    for value in (0, -1, -(2**63)):
         for name in ("strides", "dilations"):
             yield from conv_rows(f"{name} {value}", **{name: [value, 1]})
         yield from conv_rows(f"groups {value}", n=value)
-    for operator in LEGAL:
-        yield row(operator, "padding -1", pads=[1, -1])
-    yield row(AvgPoolBackward, "padding beyond half the kernel", pads=[1, 2])
-    yield row(AvgPoolBackward, "default stride of a kernel of 0", kernel=[0, 3], strides=None)
-    yield row(AvgPoolBackward, "kernel 2**62", kernel=[3, 2**62])
+    yield from conv_rows("padding -1", pads=[1, -1])
     yield from conv_rows("stride 2**62", strides=[2**62, 1])
 
 
@@ -213,7 +312,28 @@ BEYOND_MEMORY = {
 }
 
 
+def forward_pool_stride_rows(operator):
+    legal = {name: LEGAL[operator][name].shape for name in tensors_of(operator)}
+    output = next(iter(legal))
+
+    def strided(name, axis, stride):
+        shape = legal[name]
+        contiguous = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        return {name: tensor(*shape, strides=changed(contiguous, axis, stride))}
+
+    shape = legal[output]
+    yield row(operator, "zero strides", **{output: tensor(*shape, strides=(0,) * len(shape))})
+    for axis in range(len(shape)):
+        yield row(operator, f"zero stride of axis {axis}", **strided(output, axis, 0))
+    for stride in (shape[-1] - 1, 1 - shape[-1]):
+        yield row(operator, f"rows {stride} apart", **strided(output, -2, stride))
+    for name, stride in itertools.product(legal, (2**62, -(2**63))):
+        yield row(operator, f"stride {stride} of {name}", **strided(name, 0, stride))
+
+
 def stride_rows():
+    for operator in FORWARD_POOLS:
+        yield from forward_pool_stride_rows(operator)
     for what, strides in (OVERLAPS | BEYOND_MEMORY).items():
         yield row(AvgPoolBackward, what, grad_input=tensor(2, 3, 8, 8, strides=strides))
         # The gradient of the input is laid out like the input.
@@ -230,6 +350,11 @@ def stride_rows():
 
 def null_rows():
     for operator, names in (
+        (AdaptiveAvgPool1d, ("output", "input")),
+        (AdaptiveAvgPool3D, ("y", "x", "output_size")),
+        (AvgPool, ("output", "input", "kernel")),
+        (AvgPool1d, ("output", "input")),
+        (AvgPool3d, ("y", "x", "kernel")),
         (AvgPoolBackward, ("grad_input", "grad_output", "input", "kernel")),
         (Conv, ("y", "x", "w")),
         (ConvBackward, ("grad_output", "input", "weight")),
@@ -282,18 +407,19 @@ def test_create_refuses_a_null_out_parameter(operator):
             for value in legal.values()
             if not isinstance(value, Tensor)
         ]
-        more = [False] if operator is AvgPoolBackward else []
+        more = [False] if operator in (AvgPool, AvgPoolBackward) else []
         status = operator.call(
             "infiniopCreate{}Descriptor", HANDLE, None, *descs, *parameters, *more
         )
     assert status == Status.BAD_PARAM
 
 
-def test_operands_of_conv_may_overlap_themselves():
-    legal = LEGAL[Conv]
-    for name in ("x", "w", "b"):
+@pytest.mark.parametrize("operator", [Conv, *FORWARD_POOLS], ids=lambda cls: cls.__name__)
+def test_what_is_only_read_may_overlap_itself(operator):
+    legal = LEGAL[operator]
+    for name in tensors_of(operator)[1:]:
         shape = legal[name].shape
-        Conv(**(legal | {name: tensor(*shape, strides=(0,) * len(shape))})).destroy()
+        operator(**(legal | {name: tensor(*shape, strides=(0,) * len(shape))})).destroy()
 
 
 # Computing

@@ -226,6 +226,53 @@ def test_half_precision_may_come_as_plain_bits(handle):
     assert infiniop.infiniopDestroyAvgPoolBackwardDescriptor(desc) == Status.SUCCESS
 
 
+FORWARD_POOLS = {
+    "AvgPool": ((1, 1, 3), (1, 1, 8), ([4], [2], None, False)),
+    "AvgPool1d": ((1, 1, 3), (1, 1, 8), (4, 2, 0)),
+    "AvgPool3d": ((1, 1, 3, 3, 3), (1, 1, 8, 8, 8), ([4, 4, 4], [2, 2, 2], [0, 0, 0])),
+    "AdaptiveAvgPool1d": ((1, 1, 4), (1, 1, 8), ()),
+    "AdaptiveAvgPool3D": ((1, 1, 4, 4, 4), (1, 1, 8, 8, 8), ([4, 4, 4],)),
+}
+
+
+@pytest.mark.parametrize("name", FORWARD_POOLS)
+@pytest.mark.parametrize("with_stream", [True, False])
+def test_forward_pooling_from_python(handle, name, with_stream):
+    small, large, parameters = FORWARD_POOLS[name]
+    create, get_workspace_size, compute, destroy = (
+        getattr(infiniop, f"infiniop{pattern.format(name)}")
+        for pattern in ("Create{}Descriptor", "Get{}WorkspaceSize", "{}", "Destroy{}Descriptor")
+    )
+    descs = describe(small), describe(large)
+    desc, status = create(handle, *descs, *parameters)
+    assert status == Status.SUCCESS
+    size, status = get_workspace_size(desc)
+    assert status == Status.SUCCESS
+    stream = infiniop.infinirtStreamCreate()[0] if with_stream else None
+    source = np.broadcast_to(np.arange(8, dtype=np.float32), large).copy()
+    out, workspace = np.zeros(small, np.float32), np.empty(size, np.uint8)
+    assert compute(desc, workspace, size, out, to_torch(source), stream) == Status.SUCCESS
+    assert destroy(desc) == Status.SUCCESS
+    assert infiniop.infinirtStreamDestroy(stream) == Status.SUCCESS
+    expected = [0.5, 2.5, 4.5, 6.5] if "Adaptive" in name else [1.5, 3.5, 5.5]
+    assert (out == np.array(expected, np.float32)).all()
+    assert create(handle, descs[0], None, *parameters) == (None, Status.BAD_PARAM)
+
+
+def test_numbers_by_value_are_checked(handle):
+    small, large = describe((1, 1, 3)), describe((1, 1, 8))
+    create = infiniop.infiniopCreateAvgPool1dDescriptor
+    for wrong in ((0, 2, 0), (4, 0, 0), (-4, 2, 0), (4, -2, 0), (4, 2, -1), (4, 2, 3)):
+        assert create(handle, small, large, *wrong) == (None, Status.BAD_PARAM), wrong
+    for name, wrong in {
+        "kernel_size": (2**64 + 4, 2, 0),
+        "stride": (4, 2**64 + 2, 0),
+        "padding": (4, 2, -(2**63) - 1),
+    }.items():
+        with pytest.raises(backops.ParamError, match=f"{name} is"):
+            create(handle, small, large, *wrong)
+
+
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_convolution_from_python(handle, with_bias):
     case = find_conv_case("asymmetric_groups")

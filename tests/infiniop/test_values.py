@@ -22,6 +22,11 @@ from tests.support.conv_compare import assert_exact, assert_nothing_else_changed
 from tests.support.floats import same_bits
 from tests.support.infini import (
     INFINI_DTYPES,
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool3D,
+    AvgPool,
+    AvgPool1d,
+    AvgPool3d,
     AvgPoolBackward,
     Conv,
     ConvBackward,
@@ -33,46 +38,88 @@ from tests.support.infini import (
     is_untouched,
 )
 from tests.support.layouts import LAYOUTS, in_layout
-from tests.support.pool_cases import find_case, load_cases, make_grad, parse_case
+from tests.support.pool_cases import both_ways, load_cases, make_source, parse_case
 from tests.support.pool_compare import assert_close
 from tests.support.processes import run_python
 from tests.support.threads import run_in_threads
 
-# What AvgPoolBackward can be asked for: a batch, fixed windows, padding that counts.
-POOL_CASES = [
-    case
-    for case in load_cases()
-    if not case.adaptive
-    and case.count_include_pad
-    and case.divisor_override is None
-    and len(case.input_shape) == case.rank + 2
-    and 0 not in case.input_shape
+
+def pool_operators(case):
+    """Those that a case can be asked of. All have a batch, and padding that counts."""
+    if len(case.input_shape) != case.rank + 2 or 0 in case.input_shape:
+        return []
+    if case.adaptive:
+        of_rank = {1: [AdaptiveAvgPool1d], 3: [AdaptiveAvgPool3D]}
+        return of_rank.get(case.rank, []) if case.is_forward else []
+    if not case.count_include_pad or case.divisor_override is not None:
+        return []
+    if not case.is_forward:
+        return [AvgPoolBackward]
+    of_rank = {} if case.ceil_mode else {1: [AvgPool1d], 3: [AvgPool3d]}
+    return [AvgPool, *of_rank.get(case.rank, [])]
+
+
+POOLS = [
+    pytest.param(operator, case, id=f"{operator.__name__}-{case.name}")
+    for case in both_ways(load_cases())
+    for operator in pool_operators(case)
 ]
 CONV_OPERATORS = {"conv": Conv, "conv_backward": ConvBackward}
 CONV_CASES = [
     case for case in readings(CASES, CONV_OPERATORS) if case.batched and 0 not in case.input_shape
 ]
 every_dtype = pytest.mark.parametrize("dtype", INFINI_DTYPES)
-every_pool = pytest.mark.parametrize("case", POOL_CASES, ids=lambda case: case.name)
+every_pool = pytest.mark.parametrize(("operator", "case"), POOLS)
+# One case of each rank that an operator has.
+pools_of_every_rank = pytest.mark.parametrize(
+    ("operator", "case"),
+    [
+        given
+        for given in POOLS
+        if given.values[1].name.removeprefix("forward_")
+        in ("overlap_1d", "toy", "overlap_3d", "adaptive_uneven_1d", "adaptive_uneven_3d")
+    ],
+)
 every_conv = pytest.mark.parametrize("case", CONV_CASES, ids=reading_id)
 every_conv_operator = pytest.mark.parametrize("operator", CONV_OPERATORS)
 
 
-def pool_of(case, grad_input, grad_output):
-    """The operator of a case for two tensors (`Tensor`)."""
-    kernel = per_axis(case.kernel_size, case.rank)
+def pool_parameters(operator, case):
+    kernel, stride, padding = case.kernel_size, case.stride, case.padding
+    if operator is AdaptiveAvgPool1d:
+        return ()
+    if operator is AdaptiveAvgPool3D:
+        return (per_axis(case.output_size, case.rank),)
+    if operator is AvgPool1d:
+        (kernel,) = per_axis(kernel, 1)
+        (stride,) = (kernel,) if stride is None else per_axis(stride, 1)
+        return kernel, stride, *per_axis(padding, 1)
     # Usual values are left out, as clients do.
-    strides = None if case.stride is None else per_axis(case.stride, case.rank)
-    pads = None if case.padding == 0 else per_axis(case.padding, case.rank)
-    x = Tensor(case.input_shape, None, grad_input.dtype)
-    return AvgPoolBackward(grad_input, grad_output, x, kernel, strides, pads, case.ceil_mode)
+    windows = (
+        per_axis(kernel, case.rank),
+        None if stride is None else per_axis(stride, case.rank),
+        None if padding == 0 else per_axis(padding, case.rank),
+    )
+    return windows if operator is AvgPool3d else (*windows, case.ceil_mode)
 
 
-def run_pool(case, grad_input, grad_output):
-    """Runs it once; `grad_output` may stand for the forward input, which is not read."""
-    operator = pool_of(case, grad_input, grad_output)
-    operator.run(grad_input.address, grad_output.address, grad_output.address)
-    operator.destroy()
+def pool_of(operator, case, target, source):
+    """The operator of a case for two tensors (`Tensor`)."""
+    tensors = [target, source]
+    if not case.is_forward:
+        tensors.append(Tensor(case.input_shape, None, target.dtype))
+    return operator(*tensors, *pool_parameters(operator, case))
+
+
+def pool_addresses(case, target, source):
+    """`source` may stand for the forward input of a gradient, which is not read."""
+    return [target, source] if case.is_forward else [target, source, source]
+
+
+def run_pool(operator, case, target, source):
+    made = pool_of(operator, case, target, source)
+    made.run(*pool_addresses(case, target.address, source.address))
+    made.destroy()
 
 
 def conv_of(case, *tensors, n=None):
@@ -99,51 +146,73 @@ def conv_tensors(case, operands, results, with_bias=True):
 
 @every_dtype
 @every_pool
-def test_pool_of_torch_tensors(case, dtype):
-    grad = make_grad(case, dtype)
-    grad_output = to_torch(grad)
-    grad_input = torch.full(case.input_shape, 7.0, dtype=grad_output.dtype)
-    run_pool(case, Tensor.of(grad_input), Tensor.of(grad_output))
-    assert_close(to_numpy(grad_input), case, grad)
+def test_pool_of_torch_tensors(operator, case, dtype):
+    values = make_source(case, dtype)
+    source = to_torch(values)
+    target = torch.full(case.target_shape, 7.0, dtype=source.dtype)
+    run_pool(operator, case, Tensor.of(target), Tensor.of(source))
+    assert_close(to_numpy(target), case, values)
 
 
 def test_pool_cases_have_every_rank_and_ceil_mode():
-    assert {case.rank for case in POOL_CASES} == {1, 2, 3}
-    assert {case.ceil_mode for case in POOL_CASES} == {False, True}
-    assert None in {case.stride for case in POOL_CASES}
+    for operator in (AvgPool, AvgPoolBackward):
+        cases = [case for asked, case in (given.values for given in POOLS) if asked is operator]
+        assert {case.rank for case in cases} == {1, 2, 3}
+        assert {case.ceil_mode for case in cases} == {False, True}
+        assert None in {case.stride for case in cases}
+    for operator in (AvgPool1d, AvgPool3d, AdaptiveAvgPool1d, AdaptiveAvgPool3D):
+        cases = [case for asked, case in (given.values for given in POOLS) if asked is operator]
+        assert len(cases) >= 5, operator
+
+
+def test_pools_of_every_rank_have_every_operator():
+    (given,) = pools_of_every_rank.args[1:]
+    assert len(given) == 3 + 3 + 1 + 1 + 1 + 1
 
 
 @every_dtype
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["overlap_1d", "toy", "overlap_3d"])
-def test_pool_of_strided_tensors(name, layout, dtype):
-    case = find_case(name)
-    values = make_grad(case, dtype)
-    grad = in_layout(values, case, layout)
-    memory, result = layouts.place(case.input_shape, case.rank, dtype, layout)
+@pools_of_every_rank
+def test_pool_of_strided_tensors(operator, case, layout, dtype):
+    values = make_source(case, dtype)
+    source = in_layout(values, case, layout)
+    memory, result = layouts.place(case.target_shape, case.rank, dtype, layout)
     untouched, before = memory.copy(), result.copy()
-    run_pool(case, Tensor.of(result), Tensor.of(grad))
+    run_pool(operator, case, Tensor.of(result), Tensor.of(source))
     assert_close(result.copy(), case, values)
     # Nothing was written but the elements of the result.
     result.view(f"i{result.itemsize}")[...] = before.view(f"i{result.itemsize}")
     assert same_bits(memory, untouched)
 
 
-def test_pool_reads_broadcast_gradients():
-    case = find_case("toy")
-    grad = np.broadcast_to(np.float32(1.5), case.output_shape)
-    result = np.empty(case.input_shape, np.float32)
-    run_pool(case, Tensor.of(result), Tensor.of(grad))
-    assert_close(result, case, grad)
+@pools_of_every_rank
+def test_pool_reads_broadcast_tensors(operator, case):
+    source = np.broadcast_to(np.float32(1.5), case.source_shape)
+    result = np.empty(case.target_shape, np.float32)
+    run_pool(operator, case, Tensor.of(result), Tensor.of(source))
+    assert_close(result, case, source)
 
 
-def test_check_of_values_sees_padding_that_does_not_count():
+@pytest.mark.parametrize("operator", [AvgPool, AvgPoolBackward])
+def test_check_of_values_sees_padding_that_does_not_count(operator):
     case = parse_case("avg2d in=3x2x5x5 k=3 s=2 p=1 exclude_pad")
-    grad = make_grad(case)
-    result = np.empty(case.input_shape, np.float32)
-    run_pool(case, Tensor.of(result), Tensor.of(grad))
+    case = case if operator is AvgPoolBackward else case.forward
+    values = make_source(case)
+    result = np.empty(case.target_shape, np.float32)
+    run_pool(operator, case, Tensor.of(result), Tensor.of(values))
     with pytest.raises(AssertionError):
-        assert_close(result, case, grad)
+        assert_close(result, case, values)
+
+
+@pytest.mark.parametrize(("operator", "rank"), [(AvgPool, 2), (AvgPool1d, 1), (AvgPool3d, 3)])
+def test_padding_counts(operator, rank):
+    """A corner window of 3 x 3 has 4 elements of the input, and is divided by 9."""
+    case = parse_case(f"forward avg{rank}d in={'x'.join('11' + '5' * rank)} k=3 s=2 p=1")
+    ones = np.ones(case.source_shape, np.float32)
+    result = np.empty(case.target_shape, np.float32)
+    run_pool(operator, case, Tensor.of(result), Tensor.of(ones))
+    corner, centre = result[(0, 0, *[0] * rank)], result[(0, 0, *[1] * rank)]
+    np.testing.assert_allclose([corner, centre], [(2 / 3) ** rank, 1], rtol=1e-6)
 
 
 # Convolution
@@ -273,25 +342,26 @@ def test_conv_cases_have_every_rank_and_groups():
 # Many runs of one descriptor
 
 
-def test_sixteen_threads_share_one_handle_and_one_descriptor():
+@pytest.mark.parametrize("operator", [AvgPool, AvgPoolBackward])
+def test_sixteen_threads_share_one_handle_and_one_descriptor(operator):
     case = parse_case("avg2d in=4x16x56x56 k=3 s=2 p=1")
-    grads = [make_grad(case, seed=i) for i in range(16)]
-    shape = Tensor(case.input_shape)
-    operator = pool_of(case, shape, Tensor(case.output_shape))
+    case = case if operator is AvgPoolBackward else case.forward
+    sources = [make_source(case, seed=i) for i in range(16)]
+    shared = pool_of(operator, case, Tensor(case.target_shape), Tensor(case.source_shape))
     expected = []
-    for grad in grads:
-        expected.append(np.empty(case.input_shape, np.float32))
-        operator.run(expected[-1].ctypes.data, grad.ctypes.data, grad.ctypes.data)
-    assert_close(expected[3], case, grads[3])
+    for source in sources:
+        expected.append(np.empty(case.target_shape, np.float32))
+        shared.run(*pool_addresses(case, expected[-1].ctypes.data, source.ctypes.data))
+    assert_close(expected[3], case, sources[3])
     conv = find_conv_case("plain_2d")
 
     def body(i):
         stream = create_stream() if i % 2 else None
-        out, workspace = np.empty(case.input_shape, np.float32), operator.new_workspace()
+        out, workspace = np.empty(case.target_shape, np.float32), shared.new_workspace()
         for _ in range(15):
             out.fill(7)
-            data = (out.ctypes.data, grads[i].ctypes.data, grads[i].ctypes.data)
-            operator.run(*data, workspace=workspace, stream=stream)
+            data = pool_addresses(case, out.ctypes.data, sources[i].ctypes.data)
+            shared.run(*data, workspace=workspace, stream=stream)
             check(infinirt.infinirtStreamSynchronize(stream))
             assert same_bits(out, expected[i])
         # Descriptors are made with the shared handle at the same time.
@@ -299,7 +369,7 @@ def test_sixteen_threads_share_one_handle_and_one_descriptor():
         check(infinirt.infinirtStreamDestroy(stream))
 
     run_in_threads(16, body)
-    operator.destroy()
+    shared.destroy()
 
 
 @every_conv_operator
@@ -377,22 +447,19 @@ def test_convolutions_of_a_stream_run_in_order(operator):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_results_do_not_depend_on_the_stream(dtype):
-    cases = list(itertools.islice(POOL_CASES, 0, None, 7))
     stream = create_stream()
-    for case in cases:
-        grad = make_grad(case, dtype)
-        now, later = (np.empty(case.input_shape, grad.dtype) for _ in range(2))
-        operator = pool_of(case, Tensor.of(now), Tensor.of(grad))
-        workspace = operator.new_workspace()
-        operator.run(now.ctypes.data, grad.ctypes.data, grad.ctypes.data)
-        operator.run(
-            later.ctypes.data,
-            grad.ctypes.data,
-            grad.ctypes.data,
+    for operator, case in (given.values for given in itertools.islice(POOLS, 0, None, 7)):
+        source = make_source(case, dtype)
+        now, later = (np.empty(case.target_shape, source.dtype) for _ in range(2))
+        made = pool_of(operator, case, Tensor.of(now), Tensor.of(source))
+        workspace = made.new_workspace()
+        made.run(*pool_addresses(case, now.ctypes.data, source.ctypes.data))
+        made.run(
+            *pool_addresses(case, later.ctypes.data, source.ctypes.data),
             stream=stream,
             workspace=workspace,
         )
-        operator.destroy()
+        made.destroy()
         check(infinirt.infinirtStreamSynchronize(stream))
         assert same_bits(now, later)
     check(infinirt.infinirtStreamDestroy(stream))

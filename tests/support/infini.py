@@ -66,6 +66,11 @@ SIGNATURES = {
 }
 # Of each operator: what it is created with, after the out-parameter, and the number of tensors.
 OPERATORS = {
+    "AdaptiveAvgPool1d": ([c_void_p] * 2, 2),
+    "AdaptiveAvgPool3D": ([c_void_p] * 3, 2),
+    "AvgPool": ([*[c_void_p] * 5, c_bool], 2),
+    "AvgPool1d": ([*[c_void_p] * 2, *[c_size_t] * 3], 2),
+    "AvgPool3d": ([c_void_p] * 5, 2),
     "AvgPoolBackward": ([*[c_void_p] * 6, c_bool], 3),
     "Conv": ([*[c_void_p] * 7, c_size_t], 4),
     "ConvBackward": ([*[c_void_p] * 7, c_size_t], 6),
@@ -220,6 +225,37 @@ class Operator:
 
     def destroy(self) -> None:
         check(self.call("infiniopDestroy{}Descriptor", self.desc))
+
+
+class AdaptiveAvgPool1d(Operator):
+    @classmethod
+    def create(cls, output, input, handle=HANDLE):
+        return cls.create_from(handle, (output, input))
+
+
+class AdaptiveAvgPool3D(Operator):
+    @classmethod
+    def create(cls, y, x, output_size, handle=HANDLE):
+        return cls.create_from(handle, (y, x), int64s(output_size))
+
+
+class AvgPool(Operator):
+    @classmethod
+    def create(cls, output, input, kernel, strides, pads, ceil_mode=False, handle=HANDLE):
+        parameters = int64s(kernel), int64s(strides), int64s(pads), ceil_mode
+        return cls.create_from(handle, (output, input), *parameters)
+
+
+class AvgPool1d(Operator):
+    @classmethod
+    def create(cls, output, input, kernel, stride, padding, handle=HANDLE):
+        return cls.create_from(handle, (output, input), kernel, stride, padding)
+
+
+class AvgPool3d(Operator):
+    @classmethod
+    def create(cls, y, x, kernel, stride, padding, handle=HANDLE):
+        return cls.create_from(handle, (y, x), int64s(kernel), int64s(stride), int64s(padding))
 
 
 class AvgPoolBackward(Operator):

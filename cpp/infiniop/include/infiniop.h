@@ -5,7 +5,12 @@
 
 #include "infiniop/handle.h"
 #include "infiniop/operator_descriptor.h"
+#include "infiniop/ops/adaptive_avg_pool1d.h"
+#include "infiniop/ops/adaptive_avg_pool3d.h"
+#include "infiniop/ops/averagepool.h"
 #include "infiniop/ops/averagepool_backward.h"
+#include "infiniop/ops/avg_pool1d.h"
+#include "infiniop/ops/avg_pool3d.h"
 #include "infiniop/ops/conv.h"
 #include "infiniop/ops/conv_backward.h"
 #include "infiniop/tensor_descriptor.h"
