@@ -19,9 +19,11 @@ using backops::TensorView;
 namespace {
 
 constexpr OperatorNames kNames2d{"aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize",
-                                 "aclnnAdaptiveAvgPool2dBackward", "self", "out"};
+                                 "aclnnAdaptiveAvgPool2dBackward",
+                                 {{"input", "self"}, {"grad_input", "out"}}};
 constexpr OperatorNames kNames3d{"aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize",
-                                 "aclnnAdaptiveAvgPool3dBackward", "self", "out"};
+                                 "aclnnAdaptiveAvgPool3dBackward",
+                                 {{"input", "self"}, {"grad_input", "out"}}};
 
 // For a gradOutput without elements, from which nothing flows back.
 class ZerosWork : public Work {

@@ -7,8 +7,8 @@
 namespace backops::acl {
 namespace {
 
-constexpr OperatorNames kNames{"aclnnAvgPool2dBackwardGetWorkspaceSize", "aclnnAvgPool2dBackward",
-                               "self", "gradInput"};
+constexpr OperatorNames kNames{
+    "aclnnAvgPool2dBackwardGetWorkspaceSize", "aclnnAvgPool2dBackward", {{"input", "self"}}};
 
 void check_product(const Product& product) {
   if (product.has_avg_pool2d) return;

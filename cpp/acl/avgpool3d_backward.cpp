@@ -7,8 +7,9 @@ using backops::LegalPoolProblem;
 
 namespace {
 
-constexpr OperatorNames kNames{"aclnnAvgPool3dBackwardGetWorkspaceSize", "aclnnAvgPool3dBackward",
-                               "self", "output"};
+constexpr OperatorNames kNames{"aclnnAvgPool3dBackwardGetWorkspaceSize",
+                               "aclnnAvgPool3dBackward",
+                               {{"input", "self"}, {"grad_input", "output"}}};
 
 }  // namespace
 

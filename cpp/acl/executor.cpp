@@ -162,8 +162,9 @@ void rebind(aclOpExecutor* handle, Among among, std::size_t index, const aclTens
 
 std::string message_of(const Error& error, const OperatorNames& names) {
   return error.message([&names](const std::string& name) -> std::string {
-    if (name == "input") return names.input;
-    if (name == "grad_input") return names.grad_input;
+    for (const Spelling& each : names.spellings) {
+      if (each.core != nullptr && name == each.core) return each.document;
+    }
     return camel_case(name);
   });
 }

@@ -40,12 +40,17 @@ struct BoundTensor {
   bool is_output;
 };
 
-// What an operator is called, and what it calls the core's tensors.
+// What a document calls a tensor or parameter of the core.
+struct Spelling {
+  const char* core;
+  const char* document;
+};
+
+// What an operator is called, and what it calls what it does not call as the core does.
 struct OperatorNames {
   const char* first_stage;
   const char* second_stage;
-  const char* input;
-  const char* grad_input;
+  Spelling spellings[4];  // as many as there are, then nulls
 };
 
 // An error of the core in the document's words.
