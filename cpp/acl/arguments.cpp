@@ -36,6 +36,12 @@ DType dtype_of(const char* name, aclDataType dtype, const Product& product) {
 TensorArgument::TensorArgument(const char* name, const aclTensor* handle, Sizes sizes)
     : name_(name), tensor_(find(name, handle, "aclCreateTensor")), sizes_(sizes) {}
 
+std::optional<TensorArgument> TensorArgument::optional(const char* name, const aclTensor* handle,
+                                                       Sizes sizes) {
+  if (handle == nullptr) return std::nullopt;
+  return TensorArgument(name, handle, sizes);
+}
+
 Operand TensorArgument::operand(const Product& product) const {
   return Operand(dtype_of(name_, tensor_->dtype, product), tensor_->view_shape.data(),
                  tensor_->view_shape.size(), tensor_->strides.data(), tensor_->offset, name_,

@@ -18,6 +18,9 @@ namespace backops::acl {
 class TensorArgument {
  public:
   TensorArgument(const char* name, const aclTensor* handle, Sizes sizes = Sizes::positive);
+  // Without a tensor: not there.
+  static std::optional<TensorArgument> optional(const char* name, const aclTensor* handle,
+                                                Sizes sizes);
 
   const char* name() const { return name_; }
   int ndim() const { return static_cast<int>(tensor_->view_shape.size()); }

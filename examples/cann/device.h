@@ -58,10 +58,14 @@ class Tensor {
         tensor_(aclCreateTensor(shape.data(), shape.size(), ACL_FLOAT, nullptr, 0, format,
                                 shape.data(), shape.size(), memory_.get()),
                 aclDestroyTensor) {
-    CHECK(aclrtMemcpy(memory_.get(), bytes_, values.data(), bytes_, ACL_MEMCPY_HOST_TO_DEVICE));
+    write(values);
   }
 
   aclTensor* get() const { return tensor_.get(); }
+
+  void write(const std::vector<float>& values) {
+    CHECK(aclrtMemcpy(memory_.get(), bytes_, values.data(), bytes_, ACL_MEMCPY_HOST_TO_DEVICE));
+  }
 
   std::vector<float> read() const {
     std::vector<float> values(bytes_ / sizeof(float));

@@ -4,6 +4,7 @@ Nothing here needs a framework, so that it also runs on the sanitized libraries.
 """
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 
@@ -66,6 +67,71 @@ def test_repeatable_executor_takes_new_addresses(stream):
     assert (pool.result() == 9).all()
     check(acl.aclDestroyAclOpExecutor(pool.executor))
     assert pool.launch(stream) == Status.PARAM_INVALID
+
+
+def test_repeatable_convolution_takes_new_addresses(stream):
+    """Forward and backward, one after the other, each on what the one before it made."""
+    shape, bias_shape = (1, 1, 2, 2), (1,)
+    memory = {name: DeviceMemory(np.full(4, 1, np.float32)) for name in "xyg"}
+    specs = {name: Spec(shape, data=memory[name].address) for name in "xyg"}
+    small = DeviceMemory(np.full(1, 3, np.float32)), DeviceMemory(np.full(1, 5, np.float32))
+    weight = Spec((1, 1, 1, 1), data=small[0].address).create()
+    bias = Spec(bias_shape, format=2, data=small[1].address).create()
+    x, y, g = (specs[name].create() for name in "xyg")
+    one, none = int_array([1]), int_array([0])
+    mask = acl.aclCreateBoolArray([True, False, False], 3)
+    forward_size, forward = check(
+        *acl.aclnnConvolutionGetWorkspaceSize(x, weight, bias, one, none, one, False, None, 1, y, 0)
+    )
+    backward_size, backward = check(
+        *acl.aclnnConvolutionBackwardGetWorkspaceSize(
+            y, x, weight, None, one, none, one, False, None, 1, mask, 0, g, None, None
+        )
+    )
+    for executor in (forward, backward):
+        check(acl.aclSetAclOpExecutorRepeatable(executor))
+    workspace = DeviceMemory(np.zeros(max(forward_size, backward_size, 1), np.uint8))
+    keep, results = [], []
+    for i in range(20):
+        inputs = DeviceMemory(np.full(4, i, np.float32))
+        added = DeviceMemory(np.full(1, 2 * i, np.float32))
+        result = DeviceMemory(np.zeros(4, np.float32))
+        check(acl.aclSetInputTensorAddr(forward, 0, x, inputs.address))
+        check(acl.aclSetInputTensorAddr(forward, 2, bias, added.address))
+        check(acl.aclSetOutputTensorAddr(backward, 0, g, result.address))
+        check(acl.aclnnConvolution(workspace.address, forward_size, forward, stream))
+        check(acl.aclnnConvolutionBackward(workspace.address, backward_size, backward, stream))
+        keep += [inputs, added]
+        results.append(result)
+    check(acl.aclrtSynchronizeStream(stream))
+    for i, result in enumerate(results):
+        assert (result.read().view(np.float32) == 3 * (3 * i + 2 * i)).all()
+    assert acl.aclSetInputTensorAddr(forward, 3, x, 64) == Status.PARAM_INVALID
+    assert "index is 3, expected 0 to 2" in message()
+    assert acl.aclSetOutputTensorAddr(forward, 0, bias, 64) == Status.PARAM_INVALID
+    assert "tensor is (1,), expected the shape of output, (1, 1, 2, 2)" in message()
+    # The executor of one operator is none of the other's.
+    got = acl.aclnnConvolution(workspace.address, backward_size, backward, stream)
+    assert got == Status.PARAM_INVALID
+    assert "executor is one of aclnnConvolutionBackward, expected one from" in message()
+    for executor in (forward, backward):
+        check(acl.aclDestroyAclOpExecutor(executor))
+
+
+def test_results_of_a_convolution_lie_apart_from_its_inputs(device):
+    tensors = [DeviceMemory(np.zeros(n, np.float32)) for n in (4, 1, 1)]
+    specs = [Spec(s, format=2) for s in ((1, 1, 2, 2), (1, 1, 1, 1), (1,))]
+    made = [replace(s, data=m.address).create() for s, m in zip(specs, tensors, strict=True)]
+    one, none = int_array([1]), int_array([0])
+    for name, inside in (("input", 0), ("weight", 1)):
+        output = replace(specs[0], data=tensors[inside].address).create()
+        size, executor = check(
+            *acl.aclnnConvolutionGetWorkspaceSize(*made, one, none, one, False, None, 1, output, 0)
+        )
+        workspace = DeviceMemory(np.zeros(max(size, 1), np.uint8))
+        got = acl.aclnnConvolution(workspace.address, size, executor, None)
+        assert got == Status.RUNTIME_ERROR
+        assert name == "weight" or f"expected memory apart from {name}, at" in message()
 
 
 def test_wrong_rebinding(device):

@@ -15,15 +15,19 @@ from tests.support.acl_calls import (
     HALF,
     INVALID,
     NOT_FOUND,
+    WITH_BF16,
     WITH_POOL,
     adaptive2d,
     adaptive3d,
     conv,
+    forward_conv,
     global_of,
     one,
     pool2d,
     pool3d,
     reshaped,
+    retyped,
+    transposed_of,
     with_all,
 )
 
@@ -101,6 +105,31 @@ OK = [
         reshaped(conv, gradOutput=(0, 4, 8, 8), input=(0, 3, 8, 8), gradInput=(0, 3, 8, 8)),
     ),
     (conv, ALL, {"outputMask": [True, False, False], "gradWeight": None, "gradBias": None}),
+    *[
+        (call, products, how | with_dtype | {"cubeMathType": mode})
+        for call in (conv, forward_conv)
+        for how in ({}, transposed_of(call))
+        for products, dtype, mode in (
+            *[(ALL, HALF, mode) for mode in (0, 1, 2, 3)],
+            *[(WITH_BF16, BF16, mode) for mode in (0, 1, 2, 3)],
+            *[(ALL, FLOAT, mode) for mode in (1, 2)],
+            *[(WITH_BF16, FLOAT, mode) for mode in (0, 3)],
+        )
+        for with_dtype in (retyped(call, how, dtype),)
+    ],
+    (forward_conv, ALL, {"bias": None}),
+    *[
+        (forward_conv, ALL, {"padding": padding})
+        for padding in ([1], [1, 1], [1, 1, 1, 1], [2, 0, 0, 2])
+    ],
+    (forward_conv, ALL, reshaped(forward_conv, input=(0, 3, 8, 8), output=(0, 4, 8, 8))),
+    (forward_conv, ALL, reshaped(forward_conv, input=(3, 8, 8), output=(4, 8, 8))),
+    *[(forward_conv, ALL, with_all(forward_conv, format=f)) for f in (Format.ND, Format.NCDHW)],
+    (
+        forward_conv,
+        ALL,
+        {"output": Spec((2, 4, 8, 8), HALF, strides=(256, 64, 8, -1), offset=7)},
+    ),
 ]
 
 

@@ -12,6 +12,7 @@ from backops import acl
 from backops.acl import DataType, Format, MallocPolicy, MemcpyKind, Status
 
 from .cases import per_axis
+from .floats import same_bits
 
 ACL_DTYPES = {
     "float32": DataType.FLOAT,
@@ -130,6 +131,13 @@ class Placed:
         strides = self.array.strides
         return np.ndarray(self.array.shape, self.array.dtype, content, self.start, strides).copy()
 
+    def assert_nothing_else_was_written(self) -> None:
+        """Beside the array's elements."""
+        written, array = self.memory.read(), self.array
+        view = np.ndarray(array.shape, array.dtype, written, self.start, array.strides)
+        view.view(f"i{array.itemsize}")[...] = array.view(f"i{array.itemsize}")
+        assert same_bits(written, self.before)
+
     def __del__(self) -> None:
         acl.aclDestroyTensor(getattr(self, "tensor", None))
 
@@ -173,3 +181,33 @@ def run_pool(case, grad, result, *, cube_math_type=None, format=None):
     for array in arrays:
         check(acl.aclDestroyIntArray(array))
     return grad_input
+
+
+def run_conv(case, arrays, results, *, mask=(True, True, True), cube_math_type=0, padding=None):
+    """A convolution case on placed arrays; returns what was written over `results`.
+
+    `padding` replaces the case's. Backward, `mask` says which gradients are wanted.
+    """
+    inputs = [Placed(array, Format.ND) for array in arrays]
+    written = [Placed(array, Format.ND) for array in results]
+    both_ends = per_axis(case.padding, case.rank)
+    how = [
+        int_array(per_axis(case.stride, case.rank)),
+        int_array(both_ends if padding is None else padding),
+        int_array(per_axis(case.dilation, case.rank)),
+        case.is_transposed,
+        int_array(case.output_padding) if case.is_transposed else None,
+        case.groups,
+    ]
+    tensors = [each.tensor for each in inputs]
+    targets = [each.tensor for each in written]
+    if case.is_backward:
+        wanted = [each if use else None for each, use in zip(targets, mask, strict=True)]
+        flags = acl.aclCreateBoolArray(list(mask), 3)
+        size = launch("ConvolutionBackward", *tensors, None, *how, flags, cube_math_type, *wanted)
+        assert (size == 0) == (0 in case.input_shape or not any(mask))
+        return written
+    bias = tensors[2] if len(tensors) == 3 else None
+    size = launch("Convolution", *tensors[:2], bias, *how, *targets, cube_math_type)
+    assert size == 0 or 0 not in case.input_shape
+    return written

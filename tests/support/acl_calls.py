@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from backops import acl
 from backops.acl import Status
-from tests.support.acl import PRODUCTS, DataType, Format, Spec, int_array
+from tests.support.acl import PRODUCTS, DataType, Format, Spec, initialised, int_array
 
 NULL, INVALID = Status.PARAM_NULLPTR, Status.PARAM_INVALID
 NOT_FOUND = Status.INNER_FIND_KERNEL_ERROR
 HALF_PRODUCTS = ("training", "training_pro", "inference")
 WITH_POOL = tuple(product for product in PRODUCTS if product != "200I")
+WITH_BF16 = tuple(product for product in PRODUCTS if product not in HALF_PRODUCTS)
 ALL = tuple(PRODUCTS)
 FLOAT, HALF, BF16 = DataType.FLOAT, DataType.FLOAT16, DataType.BF16
 
@@ -119,10 +120,48 @@ conv = Call(
     gradBias=Spec((4,), DataType.FLOAT16, Format.ND),
 )
 
+# Those of the forward pass
+
+forward_conv = Call(
+    "Convolution",
+    ("input", "weight", "bias", "output"),
+    input=Spec((2, 3, 8, 8), DataType.FLOAT16),
+    weight=Spec((4, 3, 3, 3), DataType.FLOAT16),
+    bias=Spec((4,), DataType.FLOAT16, Format.ND),
+    stride=[1, 1],
+    padding=[1, 1],
+    dilation=[1, 1],
+    transposed=False,
+    outputPadding=None,
+    groups=1,
+    output=Spec((2, 4, 8, 8), DataType.FLOAT16),
+    cubeMathType=0,
+)
+
+
+def transposed_of(call):
+    """What makes `call` transposed, from (2, 3, 8, 8) to (2, 4, 16, 16)."""
+    shapes = {
+        "input": (2, 3, 8, 8),
+        "weight": (3, 4, 3, 3),
+        "gradInput": (2, 3, 8, 8),
+        "gradWeight": (3, 4, 3, 3),
+        "gradOutput": (2, 4, 16, 16),
+        "output": (2, 4, 16, 16),
+    }
+    known = {name: shape for name, shape in shapes.items() if name in call.tensors}
+    return reshaped(call, **known) | {"transposed": True, "stride": [2], "outputPadding": [1, 1]}
+
 
 def with_all(call, **fields):
     """The same change to every tensor."""
     return {name: replace(call.arguments[name], **fields) for name in call.tensors}
+
+
+def retyped(call, changes, dtype):
+    """Every tensor of the call with its changes, in that dtype."""
+    arguments = call.arguments | changes
+    return {name: replace(arguments[name], dtype=dtype) for name in call.tensors}
 
 
 def reshaped(call, **shapes):
@@ -144,3 +183,23 @@ def global_of(dtype):
         name: replace(value, dtype=dtype) if isinstance(value, Spec) else value
         for name, value in global_pool.items()
     }
+
+
+def check_rows(rows, product):
+    """Calls that must fail on a product: with which code, and what the message has. Counts them.
+
+    A row is a call, the products it is for, what is changed, the code, and the text after
+    "<function>: ".
+    """
+    with initialised(PRODUCTS[product]):
+        assert acl.aclrtGetSocName() == PRODUCTS[product]
+        checked = 0
+        for call, products, changes, code, text in rows:
+            if product not in products:
+                continue
+            got = call(**changes), acl.aclGetRecentErrMsg()
+            function = f"aclnn{call.operator}GetWorkspaceSize: "
+            told = got[0] == code and got[1].startswith(function) and text in got[1]
+            assert told, f"{call.operator} with {changes} gave {got}, expected {code!r}, {text!r}"
+            checked += 1
+    return checked

@@ -1,4 +1,4 @@
-"""CANN's runtime and its two-stage backward operators, under their own names.
+"""CANN's runtime and its two-stage operators, under their own names.
 
 Every documented C function is here with its parameters in the documented order. An out-pointer
 becomes a return value: values first, the status last; a value is None where there was an error.
@@ -44,6 +44,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from backops.acl._convolution import (
+    aclnnConvolution,
+    aclnnConvolutionBackward,
+    aclnnConvolutionBackwardGetWorkspaceSize,
+    aclnnConvolutionGetWorkspaceSize,
+)
 from backops.acl._enums import (
     ACL_STREAM_FAST_LAUNCH,
     ACL_STREAM_FAST_SYNC,
@@ -92,7 +98,7 @@ from backops.acl._objects import (
     aclSetOutputTensorAddr,
     aclSetTensorAddr,
 )
-from backops.acl._operators import (
+from backops.acl._pooling import (
     aclnnAdaptiveAvgPool2dBackward,
     aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize,
     aclnnAdaptiveAvgPool3dBackward,
@@ -101,8 +107,6 @@ from backops.acl._operators import (
     aclnnAvgPool2dBackwardGetWorkspaceSize,
     aclnnAvgPool3dBackward,
     aclnnAvgPool3dBackwardGetWorkspaceSize,
-    aclnnConvolutionBackward,
-    aclnnConvolutionBackwardGetWorkspaceSize,
 )
 from backops.acl._runtime import (
     aclFinalize,
@@ -206,8 +210,10 @@ __all__ = [
     "aclnnAvgPool2dBackwardGetWorkspaceSize",
     "aclnnAvgPool3dBackward",
     "aclnnAvgPool3dBackwardGetWorkspaceSize",
+    "aclnnConvolution",
     "aclnnConvolutionBackward",
     "aclnnConvolutionBackwardGetWorkspaceSize",
+    "aclnnConvolutionGetWorkspaceSize",
     "aclnnFinalize",
     "aclnnInit",
     "aclrtCreateContext",

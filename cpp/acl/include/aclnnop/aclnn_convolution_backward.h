@@ -1,4 +1,5 @@
-/* Gradients of a convolution with respect to its input, weight and bias. */
+/* Gradients of a convolution, or of a transposed one, with respect to its input, weight and bias.
+ */
 #ifndef ACLNNOP_ACLNN_CONVOLUTION_BACKWARD_H
 #define ACLNNOP_ACLNN_CONVOLUTION_BACKWARD_H
 
@@ -7,7 +8,7 @@
 /* 1-D to 3-D, with or without a batch, which may be empty. `outputMask` says which of the three
  * gradients are wanted; the others may be NULL. `padding` has one value, one for each axis or, in
  * 2-D, four: top, bottom, left, right. The sizes in `biasSizes`, which may be NULL, have no effect.
- * Transposed convolutions are refused; `outputPadding` belongs to them and is not looked at. */
+ * `outputPadding` is looked at only if the convolution is `transposed`. */
 ACL_API aclnnStatus aclnnConvolutionBackwardGetWorkspaceSize(
     const aclTensor* gradOutput, const aclTensor* input, const aclTensor* weight,
     const aclIntArray* biasSizes, const aclIntArray* stride, const aclIntArray* padding,

@@ -1,8 +1,8 @@
-"""The operators, each in two stages."""
+"""The pooling operators, each in two stages."""
 
 from __future__ import annotations
 
-from ctypes import c_bool, c_int, c_int8, c_int64, c_uint64, c_void_p
+from ctypes import c_bool, c_int8, c_int64, c_uint64, c_void_p
 
 from backops._c_interface import Address, Tensor
 from backops.acl._arrays import launch, planned
@@ -43,21 +43,6 @@ _nn_adaptive_avg_pool3d_backward_get_workspace_size = declare(
 )
 _nn_adaptive_avg_pool3d_backward = declare(
     "aclnnAdaptiveAvgPool3dBackward", c_void_p, c_uint64, c_void_p, c_void_p
-)
-_nn_convolution_backward_get_workspace_size = declare(
-    "aclnnConvolutionBackwardGetWorkspaceSize",
-    *[c_void_p] * 7,
-    c_bool,
-    c_void_p,
-    c_int,
-    c_void_p,
-    c_int8,
-    *[c_void_p] * 3,
-    c_void_p,
-    c_void_p,
-)
-_nn_convolution_backward = declare(
-    "aclnnConvolutionBackward", c_void_p, c_uint64, c_void_p, c_void_p
 )
 
 
@@ -177,50 +162,3 @@ def aclnnAdaptiveAvgPool3dBackward(
 ) -> Status:
     """Launches; the result is there when the stream is synchronised."""
     return launch(_nn_adaptive_avg_pool3d_backward, workspace, workspaceSize, executor, stream)
-
-
-def aclnnConvolutionBackwardGetWorkspaceSize(
-    gradOutput: Address,
-    input: Address,
-    weight: Address,
-    biasSizes: Address,
-    stride: Address,
-    padding: Address,
-    dilation: Address,
-    transposed: bool,
-    outputPadding: Address,
-    groups: int,
-    outputMask: Address,
-    cubeMathType: int,
-    gradInput: Address,
-    gradWeight: Address,
-    gradBias: Address,
-) -> tuple[int | None, Address, Status]:
-    """The bytes of workspace and an executor of convolution backward."""
-    return planned(
-        _nn_convolution_backward_get_workspace_size,
-        (gradOutput, input, weight),
-        (gradInput, gradWeight, gradBias),
-        gradOutput,
-        input,
-        weight,
-        biasSizes,
-        stride,
-        padding,
-        dilation,
-        transposed,
-        outputPadding,
-        groups,
-        outputMask,
-        cubeMathType,
-        gradInput,
-        gradWeight,
-        gradBias,
-    )
-
-
-def aclnnConvolutionBackward(
-    workspace: Tensor, workspaceSize: int, executor: Address, stream: Address
-) -> Status:
-    """Launches; the result is there when the stream is synchronised."""
-    return launch(_nn_convolution_backward, workspace, workspaceSize, executor, stream)
