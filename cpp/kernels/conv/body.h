@@ -25,6 +25,7 @@ constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, VectorSize si
           sum_lanes<V>,
           multiply_positions<V>,
           multiply_twins<V>,
+          multiply_apart<V>,
           multiply_channels<V>,
           add_folds<V>,
           interleave<V>};

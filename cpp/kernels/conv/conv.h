@@ -81,7 +81,8 @@ struct BlockRun {
 // sums[j * sum_step + v * sum_pitch] = sum over runs r and k < run_length of
 //   left[r.left + k * left_step + j * left_pitch] * right[r.right + k * right_step + v *
 //   right_pitch]
-// where left are numbers, and right and sums vectors.
+// where left are numbers, and right and sums vectors; plus bias[j], a number, or bias[v * width], a
+// vector, as the kernel says, unless it is null.
 struct BlockProducts {
   const void* left;
   const void* right;
@@ -96,6 +97,8 @@ struct BlockProducts {
   bool adds;          // to what the sums are already
   // Twins are the same again, from here on the left and to there.
   std::int64_t left_twin, sum_twin;
+  std::int64_t left_pitch;  // for multiply_apart
+  const void* bias;
 };
 
 // row[p * row_step + i] += folds[p * width + i] for folds p < count and i < numbers, which are no
@@ -128,7 +131,8 @@ struct ConvKernels {
   void (*sum)(const SumLanes&);
   void (*multiply_positions)(const BlockProducts&);  // left_pitch is a vector
   void (*multiply_twins)(const BlockProducts&);      // the same, for few rows
-  void (*multiply_channels)(const BlockProducts&);   // left_pitch is 1
+  void (*multiply_apart)(const BlockProducts&);      // any left_pitch; the bias has vectors
+  void (*multiply_channels)(const BlockProducts&);   // left_pitch is 1; the bias has numbers
   void (*fold)(const AddFolds&);
   void (*interleave)(const Interleave&);
 };

@@ -16,6 +16,26 @@ namespace {
 template <class V>
 constexpr int kSumRows = (V::registers - 3) / 2;
 
+// The distance of rows on the left: known to the compiler, or any.
+template <int kPitch>
+struct LeftPitch {
+  static constexpr bool has_bias_numbers = kPitch == 1;
+  BACKOPS_INLINE explicit LeftPitch(const BlockProducts&) {}
+  template <class Number>
+  BACKOPS_INLINE const Number* next(const Number* row) const {
+    return row + kPitch;
+  }
+};
+struct AnyLeftPitch {
+  static constexpr bool has_bias_numbers = false;
+  const std::int64_t pitch;
+  BACKOPS_INLINE explicit AnyLeftPitch(const BlockProducts& a) : pitch(a.left_pitch) {}
+  template <class Number>
+  BACKOPS_INLINE const Number* next(const Number* row) const {
+    return row + pitch;
+  }
+};
+
 // One vector per row or two. Members rather than arrays: compilers keep these in registers through
 // loops in loops.
 template <class V, int kRows, int kVectors>
@@ -23,13 +43,23 @@ struct Sums {
   V first = V::fill(0), second = V::fill(0);
   Sums<V, kRows - 1, kVectors> rest;
 
-  template <int kLeftPitch>
-  BACKOPS_INLINE void add_products(const typename V::Sum* numbers, const V& right,
-                                   const V& right_second) {
+  template <class Pitch>
+  BACKOPS_INLINE void add_products(const Pitch& pitch, const typename V::Sum* numbers,
+                                   const V& right, const V& right_second) {
     const V number = V::fill(*numbers);
     first = first.plus_product(number, right);
     if constexpr (kVectors == 2) second = second.plus_product(number, right_second);
-    rest.template add_products<kLeftPitch>(numbers + kLeftPitch, right, right_second);
+    rest.add_products(pitch, pitch.next(numbers), right, right_second);
+  }
+
+  // A bias of numbers has one for each row.
+  template <bool kNumbers>
+  BACKOPS_INLINE void add_bias(const typename V::Sum* bias) {
+    first = first + (kNumbers ? V::fill(*bias) : V::load(bias));
+    if constexpr (kVectors == 2) {
+      second = second + (kNumbers ? V::fill(*bias) : V::load(bias + V::width));
+    }
+    rest.template add_bias<kNumbers>(kNumbers ? bias + 1 : bias);
   }
 
   BACKOPS_INLINE void store(const BlockProducts& a, typename V::Sum* to) const {
@@ -44,22 +74,26 @@ struct Sums {
 
 template <class V, int kVectors>
 struct Sums<V, 0, kVectors> {
-  template <int kLeftPitch>
-  BACKOPS_INLINE void add_products(const typename V::Sum*, const V&, const V&) {}
+  template <class Pitch>
+  BACKOPS_INLINE void add_products(const Pitch&, const typename V::Sum*, const V&, const V&) {}
+  template <bool kNumbers>
+  BACKOPS_INLINE void add_bias(const typename V::Sum*) {}
   BACKOPS_INLINE void store(const BlockProducts&, typename V::Sum*) const {}
 };
 
 // Nothing, where there is only one half.
 struct NoSums {
-  template <int kLeftPitch, class Number, class V>
-  BACKOPS_INLINE void add_products(const Number*, const V&, const V&) {}
+  template <class Pitch, class Number, class V>
+  BACKOPS_INLINE void add_products(const Pitch&, const Number*, const V&, const V&) {}
   template <class Number>
   BACKOPS_INLINE void store(const BlockProducts&, Number*) const {}
 };
 
-template <class V, int kLeftPitch, int kRows, int kVectors, class Twins>
-void multiply_some(const BlockProducts& args, const typename V::Sum* left, typename V::Sum* to) {
+template <class V, class Pitch, int kRows, int kVectors, class Twins>
+void multiply_some(const BlockProducts& args, const typename V::Sum* left, typename V::Sum* to,
+                   const typename V::Sum* bias) {
   const BlockProducts a = args;
+  const Pitch pitch(args);
   Sums<V, kRows, kVectors> sums;
   Twins twins;
   const BlockRun* const full_end = a.runs + a.run_count;
@@ -69,55 +103,66 @@ void multiply_some(const BlockProducts& args, const typename V::Sum* left, typen
     for (std::int64_t k = run < full_end ? a.run_length : a.short_length; k > 0; --k) {
       const V first = V::load(right);
       const V second = kVectors == 2 ? V::load(right + a.right_pitch) : first;
-      sums.template add_products<kLeftPitch>(numbers, first, second);
-      twins.template add_products<kLeftPitch>(numbers + a.left_twin, first, second);
+      sums.add_products(pitch, numbers, first, second);
+      twins.add_products(pitch, numbers + a.left_twin, first, second);
       numbers += a.left_step;
       right += a.right_step;
     }
   }
+  if (bias != nullptr) sums.template add_bias<Pitch::has_bias_numbers>(bias);
   sums.store(a, to);
   twins.store(a, to + a.sum_twin);
 }
 
-template <class V, int kLeftPitch, int kRows, bool kTwins>
+template <class V, class Pitch, int kRows, bool kTwins>
 void multiply_up_to(const BlockProducts& a, std::int64_t rows, const typename V::Sum* left,
-                    typename V::Sum* to) {
+                    typename V::Sum* to, const typename V::Sum* bias) {
   using One = std::conditional_t<kTwins, Sums<V, kRows, 1>, NoSums>;
   using Two = std::conditional_t<kTwins, Sums<V, kRows, 2>, NoSums>;
   if (rows < kRows) {
-    if constexpr (kRows > 1) multiply_up_to<V, kLeftPitch, kRows - 1, kTwins>(a, rows, left, to);
+    if constexpr (kRows > 1) multiply_up_to<V, Pitch, kRows - 1, kTwins>(a, rows, left, to, bias);
   } else if (a.vectors == 1) {
-    multiply_some<V, kLeftPitch, kRows, 1, One>(a, left, to);
+    multiply_some<V, Pitch, kRows, 1, One>(a, left, to, bias);
   } else {
-    multiply_some<V, kLeftPitch, kRows, 2, Two>(a, left, to);
+    multiply_some<V, Pitch, kRows, 2, Two>(a, left, to, bias);
   }
 }
 
-template <class V, int kLeftPitch, int kMostRows, bool kTwins>
+template <class V, class Pitch, int kMostRows, bool kTwins>
 void multiply_rows(const BlockProducts& args) {
   const BlockProducts a = args;
+  const Pitch pitch(args);
   const auto* const left = static_cast<const typename V::Sum*>(a.left);
   auto* const to = static_cast<typename V::Sum*>(a.sums);
+  const auto* const bias = static_cast<const typename V::Sum*>(a.bias);
+  const std::int64_t left_pitch = pitch.next(left) - left;
   for_even_parts(a.rows, kMostRows, [&](std::int64_t first, std::int64_t rows) {
-    multiply_up_to<V, kLeftPitch, kMostRows, kTwins>(a, rows, left + first * kLeftPitch,
-                                                     to + first * a.sum_step);
+    const std::int64_t own = Pitch::has_bias_numbers ? first : 0;
+    multiply_up_to<V, Pitch, kMostRows, kTwins>(a, rows, left + first * left_pitch,
+                                                to + first * a.sum_step,
+                                                bias == nullptr ? nullptr : bias + own);
   });
 }
 
 template <class V>
 void multiply_positions(const BlockProducts& a) {
-  multiply_rows<V, V::width, kSumRows<V>, false>(a);
+  multiply_rows<V, LeftPitch<V::width>, kSumRows<V>, false>(a);
 }
 
 template <class V>
 void multiply_twins(const BlockProducts& a) {
-  multiply_rows<V, V::width, kSumRows<V> / 2, true>(a);
+  multiply_rows<V, LeftPitch<V::width>, kSumRows<V> / 2, true>(a);
+}
+
+template <class V>
+void multiply_apart(const BlockProducts& a) {
+  multiply_rows<V, AnyLeftPitch, kSumRows<V>, false>(a);
 }
 
 // Rows are the channels of a block: a power of two.
 template <class V>
 void multiply_channels(const BlockProducts& a) {
-  multiply_rows<V, 1, (kSumRows<V> < 8 ? 4 : 8), false>(a);
+  multiply_rows<V, LeftPitch<1>, (kSumRows<V> < 8 ? 4 : 8), false>(a);
 }
 
 }  // namespace

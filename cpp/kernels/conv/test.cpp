@@ -281,6 +281,7 @@ struct Multiplier {
   void (*multiply)(const BlockProducts&);
   std::int64_t left_pitch;
   bool has_twins;
+  enum { no_bias, bias_vectors, bias_numbers } bias = no_bias;
 };
 
 void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows, int vectors,
@@ -298,12 +299,15 @@ void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows
   Memory sums = whole_numbers(k, 2 * rows * sum_step, random);
   Memory expected(static_cast<std::int64_t>(sums.size()), 0);
   std::copy(sums.data(), sums.data() + sums.size(), expected.data());
+  const Memory bias = whole_numbers(k, rows + 2 * lanes, random);
   for (std::int64_t j = 0; j < (by.has_twins ? 2 : 1) * rows; ++j) {
     const std::int64_t first =
         j < rows ? j * by.left_pitch : left_twin + (j - rows) * by.left_pitch;
     for (std::int64_t i = 0; i < vectors * lanes; ++i) {
       const std::int64_t at = j * sum_step + i / lanes * sum_pitch + i % lanes;
       double sum = adds ? read_sum(k, sums, at) : 0;
+      if (by.bias == Multiplier::bias_vectors) sum += read_sum(k, bias, i);
+      if (by.bias == Multiplier::bias_numbers) sum += read_sum(k, bias, j);
       for (const BlockRun& run : runs) {
         const std::int64_t length = &run == &runs.back() ? kShortLength : kLength;
         for (std::int64_t step = 0; step < length; ++step) {
@@ -315,9 +319,16 @@ void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows
       write_sum(k, expected, at, sum + 0.0);
     }
   }
-  by.multiply({left.data(), right.data(), runs.data(), 2, kLength, 1, kShortLength, kLeftStep,
-               right_step, right_pitch, sums.data(), sum_step, sum_pitch, rows, vectors, adds,
-               left_twin, sum_twin});
+  by.multiply({left.data(),   right.data(),
+               runs.data(),   2,
+               kLength,       1,
+               kShortLength,  kLeftStep,
+               right_step,    right_pitch,
+               sums.data(),   sum_step,
+               sum_pitch,     rows,
+               vectors,       adds,
+               left_twin,     sum_twin,
+               by.left_pitch, by.bias == Multiplier::no_bias ? nullptr : bias.data()});
   CHECK(equal_bytes(sums, expected));
 }
 
@@ -327,12 +338,17 @@ void test_multipliers(const ConvKernels& k) {
       for (std::int64_t rows = 1; rows <= 33; ++rows) {
         const Situation in("%s, %ld rows of %d vectors", k.name, static_cast<long>(rows), vectors);
         test_multiply(k, {k.multiply_positions, k.width, false}, rows, vectors, adds);
+        test_multiply(k, {k.multiply_apart, 3, false}, rows, vectors, adds);
+        const Multiplier with_bias{k.multiply_apart, 5, false, Multiplier::bias_vectors};
+        test_multiply(k, with_bias, rows, vectors, adds);
         if (rows <= k.most_twins) {
           test_multiply(k, {k.multiply_twins, k.width, true}, rows, vectors, adds);
         }
       }
       for (std::int64_t rows = 1; rows <= k.width; ++rows) {
         test_multiply(k, {k.multiply_channels, 1, false}, rows, vectors, adds);
+        const Multiplier with_bias{k.multiply_channels, 1, false, Multiplier::bias_numbers};
+        test_multiply(k, with_bias, rows, vectors, adds);
       }
     }
   }

@@ -10,6 +10,7 @@
 
 #include "kernels/convert/convert.h"
 #include "ops/conv/blocks/folds.h"
+#include "ops/conv/blocks/in_place.h"
 #include "ops/conv/blocks/input.h"
 #include "ops/conv/blocks/order.h"
 #include "ops/conv/blocks/schedule.h"
@@ -37,7 +38,11 @@ class BlocksEngine : public ConvEngine {
         weight_product_(s_, n_, kernels, folds_.get()),
         planes_(s_),
         is_pointwise_(!folds_ && s_.is_pointwise()),
-        plan_(s_, n_, task.cuts, BlockBudget(task.cpu, task.cuts), kernels, folds_.get()) {}
+        plan_(s_, n_, task.cuts, BlockBudget(task.cpu, task.cuts), kernels, folds_.get()) {
+    if (!folds_ && BlockInPlace<Sum>::fits(task)) {
+      in_place_ = std::make_unique<const BlockInPlace<Sum>>(s_, n_, kernels, task.cpu.level1_bytes);
+    }
+  }
 
   bool fits() const { return plan_.fits; }
 
@@ -206,6 +211,8 @@ class BlocksEngine : public ConvEngine {
     const bool are_own_finite = !layout.input_product || plan_.packs_all() || pack_own(b, task);
     for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
       const Tile tile = layout.tiles.tile(index);
+      const Sum* const added = s_.adds_bias ? bias(b) : nullptr;
+      if (in_place_ && in_place_->write_tile({b, packed_weights(b), added}, tile)) continue;
       if (layout.brings_output()) bring_output(b, layout, tile, blocks, own_output);
       const Sum* const output = layout.brings_output() ? own_output : shared(b, layout, index);
       if (layout.makes_bias) sum_bias(b, layout, tile, blocks, task.part);
@@ -359,6 +366,7 @@ class BlocksEngine : public ConvEngine {
   const OutputPlanes planes_;
   const bool is_pointwise_;
   const Schedule plan_;
+  std::unique_ptr<const BlockInPlace<Sum>> in_place_;  // for tensors that allow it
 };
 
 std::unique_ptr<const ConvEngine> make_engine(const ConvTask& task, VectorSize size, bool folds) {
