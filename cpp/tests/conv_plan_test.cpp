@@ -466,6 +466,7 @@ void test_every_engine_follows_the_definition() {
   const Cpu& cpu = detected_cpu();
   CHECK(runs["blocks"] > 300 && runs["lanes"] > 160);
   CHECK(runs["folded"] > (cpu.isa() == Isa::neon ? 5 : 15));  // few channels fill short vectors
+  CHECK(runs["rows"] > (cpu.isa() == Isa::neon ? 5 : 15));
   if (has_matrices(cpu) && cpu.isa() >= Isa::avx512) CHECK(runs["matrix"] > 15);
   for (const auto& [name, count] : runs) std::printf("%s: %d problems\n", name.c_str(), count);
 }

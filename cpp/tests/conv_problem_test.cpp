@@ -318,8 +318,8 @@ void test_forced_engine_is_one_that_takes_the_problem() {
   CHECK_EQUAL(forced("lanes"),
               "param: BACKOPS_ENGINE is 'lanes', which does not take one group: lanes are groups");
   CHECK_EQUAL(forced("gemm"),
-              "param: BACKOPS_ENGINE is 'gemm', expected one of lanes, blocks, folded, matrix, "
-              "plain");
+              "param: BACKOPS_ENGINE is 'gemm', expected one of lanes, blocks, folded, rows, "
+              "matrix, plain");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "ops/conv/lanes/engine.h"
 #include "ops/conv/matrix/engine.h"
 #include "ops/conv/plain.h"
+#include "ops/conv/rows/engine.h"
 
 namespace backops {
 namespace {
@@ -124,6 +125,27 @@ double folded_cycles(const ConvTask& task, VectorSize size) {
   return kFolding * blocks_cycles(folded, size);
 }
 
+// ---- rows ----
+
+std::string refuse_rows(const ConvTask& task) {
+  constexpr std::int64_t kMostNumbers = 4096;
+  const ConvShape& s = task.shape;
+  if (!s.is_turned || !s.makes_input) return "anything but an output product";
+  if (s.makes_bias) return "bias sums beside it";
+  if (s.groups != 1) return "groups: a row has all channels";
+  if (s.dilation[2] != 1) return "a dilation along the row: windows are neighbours";
+  if (s.outputs >= width_of(task, VectorSize::full)) return "channels that fill a vector";
+  if (s.kernel[2] > kMostNumbers / s.outputs) return "windows of more than 4096 numbers in a row";
+  if (s.stride[2] > std::max<std::int64_t>(16, 2 * s.kernel[2])) return "windows far apart";
+  return refusal_of_lists(s);
+}
+
+// Runs of products are as long as a row of a window, not as the channels are many.
+double rows_cycles(const ConvTask& task, VectorSize size) {
+  constexpr double kLongRuns = 0.9;
+  return kLongRuns * blocks_cycles(task, size);
+}
+
 // ---- matrix ----
 
 double matrix_cycles(const ConvTask& task, VectorSize) {
@@ -180,6 +202,8 @@ constexpr Row kEngines[] = {
      blocks_cycles, make_blocks_engine, true},
     {"folded", "few input channels: the taps of a row take the place of channels", refuse_folded,
      folded_cycles, make_folded_engine, true},
+    {"rows", "few channels on the side that is read: a row of a window takes their place",
+     refuse_rows, rows_cycles, make_rows_engine, true},
     {"matrix", "bfloat16 and float16 on CPUs with products of bfloat16", matrix_refusal,
      matrix_cycles, make_matrix, false},
     {"plain", "everything, element by element", refuse_plain, plain_cycles, make_plain, false},

@@ -200,6 +200,54 @@ class TileCopy {
   const std::int64_t width_;
 };
 
+// A row of an image.
+struct TensorRow {
+  std::int64_t image, d, h;
+};
+
+// Between the elements of a row that has the channels innermost already; 0 for others.
+inline std::int64_t line_stride(const Activation& tensor, std::int64_t channels) {
+  if (channels == 1) return tensor.stride_bytes[2];
+  const std::int64_t stride = tensor.channel_stride_bytes;
+  return tensor.stride_bytes[2] == channels * stride ? stride : 0;
+}
+
+// Of sums, that copying a row needs.
+constexpr std::int64_t kRowSpareSums = 1024;
+
+// Rows that have their channels innermost, for few channels.
+template <class Sum>
+class ChannelRows {
+ public:
+  static constexpr std::int64_t kSpareSums = kRowSpareSums;
+
+  ChannelRows(const TileCopy<Sum>& copy, std::int64_t channels)
+      : copy_(copy), channels_(channels) {}
+
+  void bring(const Activation& tensor, const TensorRow& row, const Range& columns, Sum* to,
+             Sum* spare) const {
+    if (columns.size() <= 0) return;
+    if (const std::int64_t stride = line_stride(tensor, channels_)) {
+      return copy_.bring_line(tensor.at(row.image, 0, row.d, row.h, columns.begin), stride,
+                              columns.size() * channels_, to);
+    }
+    const std::int64_t at_once = std::max<std::int64_t>(1, kSpareSums / channels_);
+    for (std::int64_t column = columns.begin; column < columns.end; column += at_once) {
+      const std::int64_t count = std::min(columns.end - column, at_once);
+      for (std::int64_t channel = 0; channel < channels_; ++channel) {
+        copy_.bring_line(tensor.at(row.image, channel, row.d, row.h, column),
+                         tensor.stride_bytes[2], count, spare + channel * at_once);
+      }
+      copy_.kernels().interleave(
+          {spare, at_once, channels_, count, to + (column - columns.begin) * channels_});
+    }
+  }
+
+ private:
+  const TileCopy<Sum>& copy_;
+  const std::int64_t channels_;
+};
+
 // The same for weights. Their sums are rows of taps, of vectors along inputs or along outputs.
 template <class Sum>
 class WeightCopy {

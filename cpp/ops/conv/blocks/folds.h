@@ -15,11 +15,6 @@
 
 namespace backops {
 
-// Of an image.
-struct FoldRow {
-  std::int64_t image, d, h;
-};
-
 class FoldedTaps {
  public:
   static constexpr std::int64_t kMostNumbers = 1024;
@@ -118,8 +113,7 @@ class FoldedTaps {
     return rows;
   }
 
-  // Of sums, for some columns of a channel.
-  static constexpr std::int64_t kSpareSums = 1024;
+  static constexpr std::int64_t kSpareSums = kRowSpareSums;
 
   template <class Sum>
   void bring(const TileCopy<Sum>& copy, const Activation& input, const Box& rows,
@@ -132,8 +126,8 @@ class FoldedTaps {
       Sum* const row = to + rows.place(image, d, h, outputs.begin) * step();
       std::fill(row, row + (inside.begin - first) * s_.inputs, Sum{0});
       std::fill(row + (inside.end - first) * s_.inputs, row + (end - first) * s_.inputs, Sum{0});
-      bring_row(copy, input, {image, d, h}, inside, row + (inside.begin - first) * s_.inputs,
-                spare);
+      ChannelRows<Sum>(copy, s_.inputs)
+          .bring(input, {image, d, h}, inside, row + (inside.begin - first) * s_.inputs, spare);
     });
   }
 
@@ -161,8 +155,8 @@ class FoldedTaps {
 
   // The columns that are finished by a tile.
   template <class Sum>
-  void put(const TileCopy<Sum>& copy, const Activation& result, const Tile& tile, const FoldRow& at,
-           Sum* row, Sum* spare) const {
+  void put(const TileCopy<Sum>& copy, const Activation& result, const Tile& tile,
+           const TensorRow& at, Sum* row, Sum* spare) const {
     const Range& steps = tile.results.axes[2];
     const bool is_last = tile.outputs[2].end == s_.out[2];
     const std::int64_t begin = column_of(steps.begin);
@@ -170,7 +164,7 @@ class FoldedTaps {
     const std::int64_t start = reaching(tile).begin * s_.stride[2] - s_.padding[2];
     Sum* const own = row + (columns.begin - start) * s_.inputs;
     if (columns.size() <= 0) return;
-    if (const std::int64_t stride = line_stride(result)) {
+    if (const std::int64_t stride = line_stride(result, s_.inputs)) {
       return copy.put_line(result.at(at.image, 0, at.d, at.h, columns.begin), stride,
                            columns.size() * s_.inputs, own);
     }
@@ -198,33 +192,6 @@ class FoldedTaps {
         body(d * s_.kernel[1] + h, d * weight.stride_bytes[0] + h * weight.stride_bytes[1]);
       }
     }
-  }
-
-  template <class Sum>
-  void bring_row(const TileCopy<Sum>& copy, const Activation& input, const FoldRow& row,
-                 const Range& columns, Sum* to, Sum* spare) const {
-    if (columns.size() == 0) return;
-    if (const std::int64_t stride = line_stride(input)) {
-      return copy.bring_line(input.at(row.image, 0, row.d, row.h, columns.begin), stride,
-                             columns.size() * s_.inputs, to);
-    }
-    const std::int64_t at_once = std::max<std::int64_t>(1, kSpareSums / s_.inputs);
-    for (std::int64_t column = columns.begin; column < columns.end; column += at_once) {
-      const std::int64_t count = std::min(columns.end - column, at_once);
-      for (std::int64_t channel = 0; channel < s_.inputs; ++channel) {
-        copy.bring_line(input.at(row.image, channel, row.d, row.h, column), input.stride_bytes[2],
-                        count, spare + channel * at_once);
-      }
-      copy.kernels().interleave(
-          {spare, at_once, s_.inputs, count, to + (column - columns.begin) * s_.inputs});
-    }
-  }
-
-  // Between the elements of a row that already has the channels innermost; 0 for others.
-  std::int64_t line_stride(const Activation& tensor) const {
-    if (s_.inputs == 1) return tensor.stride_bytes[2];
-    const std::int64_t stride = tensor.channel_stride_bytes;
-    return tensor.stride_bytes[2] == s_.inputs * stride ? stride : 0;
   }
 
   // Calls body(channel, first column, columns).

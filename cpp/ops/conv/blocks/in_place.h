@@ -48,7 +48,7 @@ class BlockInPlace {
         from.stride_bytes[2] == sizeof(Sum) && to.stride_bytes[2] == sizeof(Sum);
     if (!has_channels && !has_positions) return false;
     const int joined = joined_axes(from, to, tile);
-    if (!has_channels && run_length(tile, joined) < n_.width) return false;
+    if (!has_channels && !fills_vectors(run_length(tile, joined))) return false;
     for_runs(tile, joined, [&](std::int64_t image, std::int64_t d, std::int64_t h, std::int64_t w) {
       const Run run{reinterpret_cast<const Sum*>(from.at(image, 0, d, h, w)),
                     reinterpret_cast<Sum*>(to.at(image, 0, d, h, w)), run_length(tile, joined)};
@@ -58,6 +58,14 @@ class BlockInPlace {
   }
 
  private:
+  // Whether few positions are computed twice because the last vectors overlap.
+  bool fills_vectors(std::int64_t positions) const {
+    constexpr double kMostTwice = 1.1;
+    const std::int64_t pair = BlockSizes::kPair * n_.width;
+    return positions >= n_.width && static_cast<double>(round_up(positions, pair)) <
+                                        kMostTwice * static_cast<double>(positions);
+  }
+
   // Positions that lie one behind the other in both tensors.
   struct Run {
     const Sum* from;

@@ -1,0 +1,271 @@
+// The input product of turned problems with few outputs: a convolution of few channels forward. In
+// rows that have the channels innermost, the numbers that a window has of one row lie side by side.
+// They are the numbers of a matrix product, and windows begin `stride * channels` apart, so strides
+// cost nothing and no lane is empty.
+#include "ops/conv/rows/engine.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/convert/convert.h"
+#include "ops/conv/blocks/sizes.h"
+#include "ops/conv/copy.h"
+#include "ops/conv/finite.h"
+#include "ops/conv/parts.h"
+
+namespace backops {
+namespace {
+
+constexpr double kTileShare = 0.375;  // of a second-level cache
+constexpr std::int64_t kMostColumns = 512;
+
+template <class Sum>
+class RowsEngine : public ConvEngine {
+ public:
+  RowsEngine(const ConvTask& task, const ConvKernels& kernels)
+      : s_(task.shape),
+        kernels_(kernels),
+        copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
+        rows_(copy_, s_.outputs),
+        inputs_{kernels.width, 1, s_.inputs},
+        numbers_(s_.kernel[2] * s_.outputs),
+        kernel_rows_(s_.kernel[0] * s_.kernel[1]) {
+    cut(kTileShare * static_cast<double>(task.cpu.level2_bytes) / sizeof(Sum),
+        tasks_per_thread(s_, task.cuts.threads) * task.cuts.threads);
+  }
+
+  bool fits() const { return fits_; }
+
+  std::string name() const override {
+    return std::string("rows:") + name_of(kernels_.isa) +
+           (kernels_.size == VectorSize::half ? ":half" : "");
+  }
+
+  std::size_t engine_bytes() const override {
+    return static_cast<std::size_t>(bias_at() + (s_.adds_bias ? inputs_.padded() : 0)) *
+           sizeof(Sum);
+  }
+  std::size_t worker_bytes() const override {
+    return static_cast<std::size_t>(spare_at() + kSpareSums) * sizeof(Sum) +
+           static_cast<std::size_t>(kernel_rows_) * sizeof(BlockRun);
+  }
+
+  // Put the weights in order; the product.
+  int phases() const override { return 2; }
+  std::int64_t tasks(int phase) const override {
+    return phase == 0 ? inputs_.pairs() : s_.batch * s_.in[0] * row_cuts_ * column_cuts_;
+  }
+
+  void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
+    phase == 0 ? pack(b, task) : write(b, task);
+  }
+
+ private:
+  static constexpr std::int64_t kSpareSums = ChannelRows<Sum>::kSpareSums;
+
+  // Results of a slice of an image.
+  struct Cut {
+    std::int64_t image, d;
+    Range h, w;
+  };
+
+  // Rows of the source and of the results fit a cache together.
+  void cut(double most_sums, std::int64_t least_tasks) {
+    column_cuts_ = ceil_divide(s_.in[2], kMostColumns);
+    columns_ = ceil_divide(s_.in[2], column_cuts_);
+    row_sums_ =
+        round_up(((columns_ - 1) * s_.stride[2] + s_.kernel[2]) * s_.outputs, inputs_.width);
+    const auto sums = [&](std::int64_t rows) {
+      const double source = static_cast<double>(s_.kernel[0]) *
+                            static_cast<double>(source_rows(rows)) * static_cast<double>(row_sums_);
+      return source + static_cast<double>(rows * columns_ * BlockSide::kPair * inputs_.width);
+    };
+    rows_at_once_ = s_.in[1];
+    while (rows_at_once_ > 1 && sums(rows_at_once_) > most_sums) {
+      rows_at_once_ = ceil_divide(rows_at_once_, 2);
+    }
+    fits_ = sums(rows_at_once_) <= 4 * most_sums;
+    const std::int64_t others = s_.batch * s_.in[0] * column_cuts_;
+    const std::int64_t wanted =
+        std::min(s_.in[1], std::max(ceil_divide(s_.in[1], rows_at_once_),
+                                    ceil_divide(least_tasks, std::max<std::int64_t>(1, others))));
+    rows_at_once_ = ceil_divide(s_.in[1], wanted);
+    row_cuts_ = ceil_divide(s_.in[1], rows_at_once_);
+  }
+
+  std::int64_t source_rows(std::int64_t rows) const {
+    return (rows - 1) * s_.stride[1] + (s_.kernel[1] - 1) * s_.dilation[1] + 1;
+  }
+
+  // Memory of the engine: for each pair of blocks, (kernel rows, numbers, inputs of the pair); a
+  // number for each pair that tells whether its weights are finite; the bias.
+  Sum* weights(const ConvBuffers& b, std::int64_t pair) const {
+    return reinterpret_cast<Sum*>(b.memory) +
+           inputs_.first_block(pair) * inputs_.width * kernel_rows_ * numbers_;
+  }
+  Sum* flags(const ConvBuffers& b) const { return weights(b, inputs_.pairs()); }
+  std::int64_t bias_at() const {
+    return round_up(inputs_.padded() * kernel_rows_ * numbers_ + inputs_.pairs(), inputs_.width);
+  }
+  Sum* bias(const ConvBuffers& b) const { return reinterpret_cast<Sum*>(b.memory) + bias_at(); }
+
+  // Memory of a worker: rows of the source, results, what ChannelRows needs, a list.
+  std::int64_t results_at() const { return s_.kernel[0] * source_rows(rows_at_once_) * row_sums_; }
+  std::int64_t spare_at() const { return results_at() + BlockSide::kPair * result_pitch(); }
+  std::int64_t result_pitch() const { return ((rows_at_once_ * columns_) | 1) * inputs_.width; }
+  Sum* source(const ConvBuffers& b) const { return reinterpret_cast<Sum*>(b.scratch); }
+  BlockRun* list(const ConvBuffers& b) const {
+    return reinterpret_cast<BlockRun*>(source(b) + spare_at() + kSpareSums);
+  }
+
+  // A pair of blocks of inputs.
+  void pack(const ConvBuffers& b, std::int64_t pair) const {
+    const std::int64_t width = inputs_.blocks_of_pair(pair) * inputs_.width;
+    const Range channels = inputs_.channels_of_pair(pair);
+    Sum* const packed = weights(b, pair);
+    const std::int64_t count = kernel_rows_ * numbers_ * width;
+    if (channels.size() < width) std::fill_n(packed, count, Sum{0});
+    for (std::int64_t row = 0; row < kernel_rows_; ++row) {
+      const std::int64_t offset = row / s_.kernel[1] * b.weight.stride_bytes[0] +
+                                  row % s_.kernel[1] * b.weight.stride_bytes[1];
+      for (std::int64_t c = 0; c < s_.outputs; ++c) {
+        kernels_.to_lanes({b.weight.at(c, channels.begin) + offset, b.weight.input_stride_bytes,
+                           b.weight.stride_bytes[2], packed + (row * numbers_ + c) * width,
+                           s_.outputs * width, inputs_.width, channels.size(), s_.kernel[2]});
+      }
+    }
+    copy_.round(packed, count);
+    flags(b)[pair] = all_finite(packed, count) ? Sum{1} : Sum{0};
+    if (s_.adds_bias) {
+      copy_.bring_bias(b.bias, channels, bias(b) + inputs_.first_block(pair) * inputs_.width);
+    }
+  }
+
+  void write(const ConvBuffers& b, std::int64_t task) const {
+    Cut cut{};
+    const std::int64_t column = task % column_cuts_ * columns_;
+    cut.w = {column, std::min(column + columns_, s_.in[2])};
+    task /= column_cuts_;
+    const std::int64_t row = task % row_cuts_ * rows_at_once_;
+    cut.h = {row, std::min(row + rows_at_once_, s_.in[1])};
+    task /= row_cuts_;
+    cut.d = task % s_.in[0];
+    cut.image = task / s_.in[0];
+    bring(b, cut);
+    for (std::int64_t pair = 0; pair < inputs_.pairs(); ++pair) {
+      for (std::int64_t h = cut.h.begin; h < cut.h.end; ++h) multiply(b, cut, pair, h);
+      put(b, cut, pair);
+    }
+  }
+
+  // Where tap i of a window that begins there is along an axis; outside of the tensor for some.
+  std::int64_t output_of(int axis, std::int64_t input, std::int64_t tap) const {
+    return input * s_.stride[axis] - s_.padding[axis] + tap * s_.dilation[axis];
+  }
+  bool is_inside(int axis, std::int64_t output) const {
+    return output >= 0 && output < s_.out[axis];
+  }
+  // In scratch memory, from the first column of the cut on.
+  std::int64_t row_at(const Cut& cut, std::int64_t slice, std::int64_t h) const {
+    return (slice * source_rows(rows_at_once_) + h - output_of(1, cut.h.begin, 0)) * row_sums_;
+  }
+
+  void bring(const ConvBuffers& b, const Cut& cut) const {
+    const std::int64_t first = output_of(2, cut.w.begin, 0);
+    const std::int64_t end = output_of(2, cut.w.end - 1, 0) + s_.kernel[2];
+    const std::int64_t begin = std::clamp<std::int64_t>(0, first, end);
+    const Range inside{begin, std::clamp(s_.out[2], begin, end)};
+    const Range rows =
+        common({output_of(1, cut.h.begin, 0), output_of(1, cut.h.end - 1, s_.kernel[1] - 1) + 1},
+               {0, s_.out[1]});
+    for (std::int64_t slice = 0; slice < s_.kernel[0]; ++slice) {
+      const std::int64_t d = output_of(0, cut.d, slice);
+      for (std::int64_t h = rows.begin; is_inside(0, d) && h < rows.end; ++h) {
+        Sum* const row = source(b) + row_at(cut, slice, h);
+        Sum* const own = row + (inside.begin - first) * s_.outputs;
+        std::fill(row, own, Sum{0});
+        std::fill(row + (inside.end - first) * s_.outputs, row + (end - first) * s_.outputs,
+                  Sum{0});
+        rows_.bring(b.output, {cut.image, d, h}, inside, own, source(b) + spare_at());
+      }
+    }
+  }
+
+  // A row of results. Weights that are not finite must not meet the zeros beside the source: then
+  // it goes column by column.
+  void multiply(const ConvBuffers& b, const Cut& cut, std::int64_t pair, std::int64_t h) const {
+    const bool are_finite = flags(b)[pair] != 0;
+    BlockProducts p{};
+    p.vectors = inputs_.blocks_of_pair(pair);
+    const std::int64_t width = p.vectors * inputs_.width;
+    BlockRun* const runs = list(b);
+    for (std::int64_t row = 0; row < kernel_rows_; ++row) {
+      const std::int64_t slice = row / s_.kernel[1];
+      const std::int64_t source_h = output_of(1, h, row % s_.kernel[1]);
+      if (!is_inside(0, output_of(0, cut.d, slice)) || !is_inside(1, source_h)) continue;
+      runs[p.run_count++] = {row_at(cut, slice, source_h), row * numbers_ * width};
+    }
+    p.runs = runs;
+    p.left_step = 1;
+    p.left_pitch = s_.stride[2] * s_.outputs;
+    p.right_step = width;
+    p.right_pitch = inputs_.width;
+    p.sum_step = inputs_.width;
+    p.sum_pitch = result_pitch();
+    const std::int64_t at_once = are_finite ? cut.w.size() : 1;
+    for (std::int64_t w = cut.w.begin; w < cut.w.end; w += at_once) {
+      const Range taps = are_finite ? Range{0, s_.kernel[2]} : taps_inside(w);
+      const std::int64_t skipped = taps.begin * s_.outputs;
+      p.left = source(b) + (w - cut.w.begin) * p.left_pitch + skipped;
+      p.right = weights(b, pair) + skipped * width;
+      p.run_length = taps.size() * s_.outputs;
+      p.sums = source(b) + results_at() +
+               ((h - cut.h.begin) * cut.w.size() + w - cut.w.begin) * inputs_.width;
+      p.rows = at_once;
+      kernels_.multiply_apart(p);
+    }
+  }
+
+  Range taps_inside(std::int64_t w) const {
+    const std::int64_t first = output_of(2, w, 0);
+    const std::int64_t begin = std::clamp<std::int64_t>(-first, 0, s_.kernel[2]);
+    return {begin, std::clamp(s_.out[2] - first, begin, s_.kernel[2])};
+  }
+
+  void put(const ConvBuffers& b, const Cut& cut, std::int64_t pair) const {
+    Box box{};
+    box.images = {cut.image, cut.image + 1};
+    box.axes[0] = {cut.d, cut.d + 1};
+    box.axes[1] = cut.h;
+    box.axes[2] = cut.w;
+    box.step[2] = 1;
+    box.step[1] = cut.w.size();
+    copy_.put(b.input_product, box, inputs_.channels_of_pair(pair), source(b) + results_at(),
+              result_pitch(),
+              s_.adds_bias ? bias(b) + inputs_.first_block(pair) * inputs_.width : nullptr);
+  }
+
+  const ConvShape s_;
+  const ConvKernels& kernels_;
+  const TileCopy<Sum> copy_;
+  const ChannelRows<Sum> rows_;
+  const BlockSide inputs_;
+  const std::int64_t numbers_, kernel_rows_;  // numbers of a window in one row
+  bool fits_ = true;
+  std::int64_t rows_at_once_ = 1, row_cuts_ = 1;
+  std::int64_t columns_ = 1, column_cuts_ = 1, row_sums_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<const ConvEngine> make_rows_engine(const ConvTask& task, VectorSize size) {
+  const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, size);
+  const auto made = [](auto engine) -> std::unique_ptr<const ConvEngine> {
+    if (!engine->fits()) return nullptr;
+    return engine;
+  };
+  if (task.shape.is_double) return made(std::make_unique<RowsEngine<double>>(task, kernels));
+  return made(std::make_unique<RowsEngine<float>>(task, kernels));
+}
+
+}  // namespace backops
