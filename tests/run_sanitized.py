@@ -43,6 +43,7 @@ PYTHON_TESTS = [
     "acl/test_forward_errors.py",
     "acl/test_memory.py",
     "acl/test_objects.py",
+    "acl/test_pooling.py::test_strides_and_offsets",
     "acl/test_products.py",
     "acl/test_runtime.py",
     "acl/test_streams.py",

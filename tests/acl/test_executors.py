@@ -7,10 +7,11 @@ import threading
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from backops import acl
 from backops.acl import Status
-from tests.support.acl import DeviceMemory, Spec, check, int_array
+from tests.support.acl import DeviceMemory, Format, Spec, check, int_array
 from tests.support.acl_work import Pool, message
 
 
@@ -76,7 +77,7 @@ def test_repeatable_convolution_takes_new_addresses(stream):
     specs = {name: Spec(shape, data=memory[name].address) for name in "xyg"}
     small = DeviceMemory(np.full(1, 3, np.float32)), DeviceMemory(np.full(1, 5, np.float32))
     weight = Spec((1, 1, 1, 1), data=small[0].address).create()
-    bias = Spec(bias_shape, format=2, data=small[1].address).create()
+    bias = Spec(bias_shape, format=Format.ND, data=small[1].address).create()
     x, y, g = (specs[name].create() for name in "xyg")
     one, none = int_array([1]), int_array([0])
     mask = acl.aclCreateBoolArray([True, False, False], 3)
@@ -120,7 +121,7 @@ def test_repeatable_convolution_takes_new_addresses(stream):
 
 def test_results_of_a_convolution_lie_apart_from_its_inputs(device):
     tensors = [DeviceMemory(np.zeros(n, np.float32)) for n in (4, 1, 1)]
-    specs = [Spec(s, format=2) for s in ((1, 1, 2, 2), (1, 1, 1, 1), (1,))]
+    specs = [Spec(s, format=Format.ND) for s in ((1, 1, 2, 2), (1, 1, 1, 1), (1,))]
     made = [replace(s, data=m.address).create() for s, m in zip(specs, tensors, strict=True)]
     one, none = int_array([1]), int_array([0])
     for name, inside in (("input", 0), ("weight", 1)):
@@ -132,6 +133,52 @@ def test_results_of_a_convolution_lie_apart_from_its_inputs(device):
         got = acl.aclnnConvolution(workspace.address, size, executor, None)
         assert got == Status.RUNTIME_ERROR
         assert name == "weight" or f"expected memory apart from {name}, at" in message()
+
+
+@pytest.mark.parametrize(
+    ("operator", "rank"),
+    [("AvgPool2d", 2), ("AvgPool3d", 3), ("AdaptiveAvgPool2d", 2), ("AdaptiveAvgPool3d", 3)],
+)
+def test_repeatable_pooling_takes_new_addresses(operator, rank, stream):
+    """Means of what is the same everywhere."""
+    shapes = (1, 1, *[4] * rank), (1, 1, *[2] * rank)
+    counts = 4**rank, 2**rank
+    memory = [DeviceMemory(np.zeros(count, np.float32)) for count in counts]
+    format = Format.NCHW if rank == 2 else Format.NCDHW
+    self_, out = (
+        Spec(shape, format=format, data=each.address).create()
+        for shape, each in zip(shapes, memory, strict=True)
+    )
+    how = [int_array([2] * rank)]
+    if not operator.startswith("Adaptive"):
+        how += [None, int_array([0]), False, True, 0, *([0] if rank == 2 else [])]
+    first = getattr(acl, f"aclnn{operator}GetWorkspaceSize")
+    size, executor = check(*first(self_, *how, out))
+    check(acl.aclSetAclOpExecutorRepeatable(executor))
+    workspace = DeviceMemory(np.zeros(max(size, 1), np.uint8))
+    launch = getattr(acl, f"aclnn{operator}")
+    inputs, outputs = [], []
+    for i in range(20):
+        inputs.append(DeviceMemory(np.full(counts[0], i, np.float32)))
+        outputs.append(DeviceMemory(np.full(counts[1], -1, np.float32)))
+        check(acl.aclSetInputTensorAddr(executor, 0, self_, inputs[-1].address))
+        rebind, index = (acl.aclSetOutputTensorAddr, 0) if i % 2 else (acl.aclSetTensorAddr, 1)
+        check(rebind(executor, index, out, outputs[-1].address))
+        check(launch(workspace.address, size, executor, stream))
+    check(acl.aclrtSynchronizeStream(stream))
+    for i, output in enumerate(outputs):
+        assert (output.read().view(np.float32) == i).all()
+    assert (memory[1].read() == 0).all()
+    assert acl.aclSetInputTensorAddr(executor, 1, self_, 64) == Status.PARAM_INVALID
+    assert "index is 1, expected 0 to 0" in message()
+    backward = getattr(acl, f"aclnn{operator}Backward")
+    assert backward(workspace.address, size, executor, stream) == Status.PARAM_INVALID
+    assert f"executor is one of aclnn{operator}, expected one from aclnn" in message()
+    # A result in the memory of its input.
+    check(acl.aclSetOutputTensorAddr(executor, 0, out, inputs[-1].address))
+    assert launch(workspace.address, size, executor, stream) == Status.RUNTIME_ERROR
+    assert "expected memory apart from self, at bytes" in message()
+    check(acl.aclDestroyAclOpExecutor(executor))
 
 
 def test_wrong_rebinding(device):

@@ -7,19 +7,27 @@ import pytest
 
 from backops import acl
 from backops.acl import Status
-from tests.support.acl import PRODUCTS, DataType, Format, initialised
+from tests.support.acl import PRODUCTS, DataType, Format, Spec, initialised
 from tests.support.acl_calls import (
     ALL,
     BF16,
     FLOAT,
+    HALF,
     HALF_PRODUCTS,
     INVALID,
+    NOT_FOUND,
     NULL,
     Call,
     check_rows,
     conv,
+    forward_adaptive2d,
+    forward_adaptive3d,
     forward_conv,
+    forward_global_of,
+    forward_pool2d,
+    forward_pool3d,
     one,
+    products_of,
     reshaped,
     transposed_of,
     with_all,
@@ -189,6 +197,234 @@ TRANSPOSED = [
     )
 ]
 
+POOLS = (forward_pool2d, forward_pool3d, forward_adaptive2d, forward_adaptive3d)
+
+# Of pooling, on products that have it.
+POOLING = [
+    # NULL, before anything else is looked at
+    *[
+        (call, {name: None}, NULL, f"{name} is NULL, expected a pointer")
+        for call, names in (
+            (forward_pool2d, ("self", "kernelSize", "paddings", "out")),
+            (forward_pool3d, ("self", "kernelSize", "padding", "out")),
+            (forward_adaptive2d, ("self", "outputSize", "out")),
+            (forward_adaptive3d, ("self", "outputSize", "out")),
+        )
+        for name in names
+    ],
+    # dtypes
+    *[
+        (call, with_all(call, dtype=dtype), INVALID, f"is {name}, expected FLOAT")
+        for call in POOLS
+        for dtype, name in ((DataType.DOUBLE, "DOUBLE"), (DataType.INT32, "INT32"), (99, "99"))
+    ],
+    *[
+        (call, one(call, "out", dtype=dtype), INVALID, "the dtype of out is FLOAT")
+        for call, dtype in zip(POOLS, (FLOAT, HALF, HALF, HALF), strict=True)
+    ],
+    # formats
+    *[
+        (forward_pool2d, with_all(forward_pool2d, format=format), INVALID, "expected NCHW for 4")
+        for format in (Format.ND, Format.NHWC, Format.NCL)
+    ],
+    (
+        forward_pool2d,
+        {"self": Spec((3, 8, 8), HALF), "out": Spec((3, 4, 4), HALF, Format.NCL)},
+        INVALID,
+        "the format of out is NCL, expected that of self, NCHW",
+    ),
+    *[
+        (
+            call,
+            with_all(call, format=Format.NCHW),
+            INVALID,
+            "the format of self is NCHW, expected NCDHW or ND for 5 axes",
+        )
+        for call in (forward_pool3d, forward_adaptive3d)
+    ],
+    *[
+        (
+            call,
+            one(call, "out", format=Format.ND),
+            INVALID,
+            f"the format of out is ND, expected that of self, {like}",
+        )
+        for call, like in (
+            (forward_pool3d, "NCDHW"),
+            (forward_adaptive3d, "NCDHW"),
+            (forward_adaptive2d, "NCHW"),
+        )
+    ],
+    (
+        forward_adaptive2d,
+        with_all(forward_adaptive2d, format=Format.NC1HWC0),
+        INVALID,
+        "the format of self is NC1HWC0, expected NCHW or NHWC or ND or NCL",
+    ),
+    # axes
+    *[
+        (
+            call,
+            one(call, name, shape=(2,) * ndim),
+            INVALID,
+            f"{name} is a tensor of {ndim} axes, expected {rank + 1} or {rank + 2}",
+        )
+        for call, rank in zip(POOLS, (2, 3, 2, 3), strict=True)
+        for name in call.tensors
+        for ndim in (rank, rank + 3)
+    ],
+    *[
+        (
+            call,
+            one(call, "out", shape=call.arguments["out"].shape[1:]),
+            INVALID,
+            f"out is a tensor of {rank + 1} axes, expected as many as self, {rank + 2}",
+        )
+        for call, rank in zip(POOLS, (2, 3, 2, 3), strict=True)
+    ],
+    # sizes
+    *[
+        (
+            call,
+            one(call, name, shape=(*call.arguments[name].shape[:-1], size)),
+            INVALID,
+            "expected sizes from 1",
+        )
+        for call in (forward_pool2d, forward_pool3d, forward_adaptive3d)
+        for name in call.tensors
+        for size in (0, -1)
+    ],
+    (
+        forward_pool2d,
+        one(forward_pool2d, "out", shape=(2, 3, 4, 5)),
+        INVALID,
+        "out is (2, 3, 4, 5), but self (2, 3, 8, 8) with kernelSize (2, 2), strides (2, 2), "
+        "paddings (0, 0) pools to (2, 3, 4, 4)",
+    ),
+    (forward_pool2d, one(forward_pool2d, "out", shape=(1, 3, 4, 4)), INVALID, "to (2, 3, 4, 4)"),
+    (
+        forward_pool3d,
+        one(forward_pool3d, "out", shape=(2, 3, 4, 4, 5)),
+        INVALID,
+        "out is (2, 3, 4, 4, 5), but self (2, 3, 8, 8, 8) with kernelSize (2, 2, 2), stride "
+        "(2, 2, 2), padding (0, 0, 0) pools to (2, 3, 4, 4, 4)",
+    ),
+    (
+        forward_adaptive3d,
+        one(forward_adaptive3d, "out", shape=(2, 3, 2, 3, 5)),
+        INVALID,
+        "out is (2, 3, 2, 3, 5), but self (2, 3, 8, 8, 8) pools to (2, 3, 2, 3, 4)",
+    ),
+    *[
+        (
+            forward_adaptive2d,
+            one(forward_adaptive2d, "out", shape=shape),
+            INVALID,
+            f"out is {shape}, but self (2, 3, 8, 8) pools to (2, 3, 3, 4)",
+        )
+        for shape in ((2, 3, 4, 4), (1, 3, 3, 4), (2, 3, 0, 4))
+    ],
+    (
+        forward_adaptive2d,
+        {"outputSize": [0, 4]},
+        INVALID,
+        "out is (2, 3, 3, 4), but self (2, 3, 8, 8) pools to (2, 3, 0, 4)",
+    ),
+    *[
+        (
+            forward_adaptive2d,
+            one(forward_adaptive2d, "self", shape=shape),
+            INVALID,
+            f"self is {shape}, expected positive sizes",
+        )
+        for shape in ((2, 3, 8, 0), (2, 0, 8, 8))
+    ],
+    # strides
+    *[
+        (
+            call,
+            one(call, "out", strides=(0,) * len(call.arguments["out"].shape)),
+            INVALID,
+            "out is a tensor whose elements overlap, expected one memory location per element",
+        )
+        for call in POOLS
+    ],
+    # arrays
+    *[
+        (call, {name: values}, INVALID, f"the length of {name} is {len(values)}, expected 1 or")
+        for call, rank, names in (
+            (forward_pool2d, 2, ("kernelSize", "strides", "paddings")),
+            (forward_pool3d, 3, ("kernelSize", "stride", "padding")),
+        )
+        for name in names
+        for values in ([], [1] * (rank + 1))
+        if values or not name.startswith("stride")
+    ],
+    *[
+        (
+            call,
+            {"outputSize": [1] * count},
+            INVALID,
+            f"the length of outputSize is {count}, expected {rank}",
+        )
+        for call, rank in ((forward_adaptive2d, 2), (forward_adaptive3d, 3))
+        for count in (0, 1, rank + 1)
+    ],
+    # parameters
+    (forward_adaptive2d, {"outputSize": [3, -1]}, INVALID, "outputSize[1] is -1, expected at lea"),
+    (forward_adaptive3d, {"outputSize": [0, 3, 4]}, INVALID, "outputSize[0] is 0, expected at lea"),
+    (forward_adaptive3d, {"outputSize": [2, 3, 1 << 62]}, INVALID, "out is (2, 3, 2, 3, "),
+    (forward_pool2d, {"kernelSize": [2, 0]}, INVALID, "kernelSize[1] is 0, expected 1 to 2**60"),
+    (forward_pool2d, {"strides": [0, 1]}, INVALID, "strides[0] is 0, expected 1 to 2**60"),
+    (
+        forward_pool2d,
+        {"kernelSize": [3], "paddings": [2, 0]},
+        INVALID,
+        "paddings[0] is 2, expected 0 to 1 (half of kernelSize[0] = 3)",
+    ),
+    (forward_pool2d, {"paddings": [-1]}, INVALID, "paddings[0] is -1, expected 0 to 1"),
+    (forward_pool2d, {"kernelSize": [9]}, INVALID, "self is (2, 3, 8, 8), but kernelSize[0] = 9"),
+    (forward_pool3d, {"padding": [2]}, INVALID, "padding[0] is 2, expected 0 to 1 (half of kern"),
+    (forward_pool3d, {"stride": [-1]}, INVALID, "stride[0] is -1, expected 1 to 2**60"),
+    # cubeMathType
+    *[
+        (forward_pool2d, {"cubeMathType": value}, INVALID, f"is {value}, expected 0 to 3")
+        for value in (-1, 4, 127, -128)
+    ],
+]
+
+# AvgPool2d, where products differ.
+PRODUCT_ROWS = [
+    (forward_pool2d, ("200I",), {}, NOT_FOUND, "the product is Atlas 200I/500 A2, expected one"),
+    *[
+        (
+            forward_pool2d,
+            HALF_PRODUCTS,
+            {"divisorOverride": value},
+            INVALID,
+            f"divisorOverride is {value}, expected -255 to 255 on Atlas ",
+        )
+        for value in (256, -256, -(1 << 63))
+    ],
+    *[
+        (forward_pool2d, products, changes | {"cubeMathType": mode}, INVALID, text)
+        for products, changes, mode, text in (
+            (HALF_PRODUCTS, with_all(forward_pool2d, dtype=FLOAT), 0, "is 0, expected 1 or 2 for"),
+            (HALF_PRODUCTS, with_all(forward_pool2d, dtype=FLOAT), 3, "is 3, expected 0 to 2 on"),
+            (("A2", "A3", *HALF_PRODUCTS), {}, 3, "cubeMathType is 3, expected 0 to 2"),
+            (("A2", "A3"), with_all(forward_pool2d, dtype=BF16), 2, "is 2, expected 0 or 1 for"),
+            (("A2", "A3"), with_all(forward_pool2d, dtype=BF16), 3, "is 3, expected 0 to 2 for"),
+            (("950",), forward_global_of(BF16), 2, "is 2, expected 0 or 1 for bfloat16"),
+            (("950",), forward_global_of(BF16), 3, "is 3, expected 0 to 2 for bfloat16"),
+            (("950",), forward_global_of(HALF), 3, "is 3, expected 0 to 2 for float16"),
+        )
+    ],
+    *[
+        (call, HALF_PRODUCTS, with_all(call, dtype=BF16), INVALID, "is BF16, expected FLOAT or")
+        for call in POOLS
+    ],
+]
+
 HALF_SERIES = [
     (forward_conv, with_all(forward_conv, dtype=BF16), INVALID, "is BF16, expected FLOAT or FLOAT"),
     (
@@ -208,12 +444,14 @@ HALF_SERIES = [
 ROWS = [
     *[(call, ALL, *row) for call, *row in (*CONVOLUTION, *TRANSPOSED)],
     *[(call, HALF_PRODUCTS, *row) for call, *row in HALF_SERIES],
+    *[(call, ALL if row[1] == NULL else products_of(call), *row) for call, *row in POOLING],
+    *PRODUCT_ROWS,
 ]
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_error_table(product):
-    assert check_rows(ROWS, product) > 60
+    assert check_rows(ROWS, product) > 100
 
 
 def test_output_padding_of_what_is_not_transposed_is_not_looked_at():

@@ -11,17 +11,23 @@ from tests.support.acl import (
     Placed,
     check,
     initialised,
+    int_array,
     launch,
     run_pool,
 )
 from tests.support.hf32 import TIES, half, hf32_10, hf32_11, keep
 from tests.support.layouts import LAYOUTS, in_layout, place
-from tests.support.pool_cases import find_case, load_cases, make_grad, parse_case
+from tests.support.pool_cases import both_ways, find_case, load_cases, make_source, parse_case
 from tests.support.pool_compare import assert_close
 from tests.support.pool_definitions import torch_result
 
-POOL_CASES = [case for case in load_cases() if case.rank in (2, 3) and 0 not in case.input_shape]
+CASES = both_ways(
+    [case for case in load_cases() if case.rank in (2, 3) and 0 not in case.input_shape]
+)
 every_dtype = pytest.mark.parametrize("dtype", ACL_DTYPES)
+both_directions = pytest.mark.parametrize(
+    "direction", ["", "forward "], ids=["backward", "forward"]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -30,53 +36,57 @@ def device():
         yield
 
 
+def run(case, source, **more):
+    return run_pool(case, source, np.full(case.target_shape, 7, source.dtype), **more).read()
+
+
 @every_dtype
-@pytest.mark.parametrize("case", POOL_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pool(case, dtype):
-    grad = make_grad(case, dtype)
-    result = run_pool(case, grad, np.full(case.input_shape, 7, grad.dtype)).read()
-    assert_close(result, case, grad)
+    source = make_source(case, dtype)
+    assert_close(run(case, source), case, source)
 
 
 def test_pool_cases_are_of_every_operator():
-    assert {case.operator for case in POOL_CASES} == {"avg2d", "avg3d", "adaptive2d", "adaptive3d"}
-    assert {len(case.input_shape) - case.rank for case in POOL_CASES} == {1, 2}
+    operators = {"avg2d", "avg3d", "adaptive2d", "adaptive3d"}
+    found = {(case.operator, case.is_forward) for case in CASES}
+    assert found == {(name, forward) for name in operators for forward in (False, True)}
+    assert {len(case.input_shape) - case.rank for case in CASES} == {1, 2}
 
 
-@pytest.mark.parametrize("name", ["toy", "overlap_3d"])
+@pytest.mark.parametrize("name", ["toy", "overlap_3d", "forward_toy", "forward_overlap_3d"])
 def test_pool_equals_pytorch(name):
     case = find_case(name)
-    grad = make_grad(case, kind="integer")
-    result = run_pool(case, grad, np.empty(case.input_shape, np.float32)).read()
-    assert np.allclose(result, torch_result(case, grad), rtol=1e-6, atol=1e-6)
+    source = make_source(case, kind="integer")
+    assert np.allclose(run(case, source), torch_result(case, source), rtol=1e-6, atol=1e-6)
 
 
 @every_dtype
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "offset_by_byte"])
-@pytest.mark.parametrize("name", ["toy", "overlap_3d"])
+@pytest.mark.parametrize("name", ["toy", "overlap_3d", "forward_toy", "forward_overlap_3d"])
 def test_strides_and_offsets(name, layout, dtype):
     case = find_case(name)
-    values = make_grad(case, dtype)
-    _, target = place(case.input_shape, case.rank, dtype, layout)
+    values = make_source(case, dtype)
+    _, target = place(case.target_shape, case.rank, dtype, layout)
     placed = run_pool(case, in_layout(values, case, layout), target)
     assert_close(placed.read(), case, values)
     placed.assert_nothing_else_was_written()
 
 
-def test_three_axes_in_format_ncl():
-    case = parse_case("avg2d in=3x6x8 k=2")
-    grad = make_grad(case)
-    result = run_pool(case, grad, np.empty(case.input_shape, np.float32), format=Format.NCL).read()
-    assert_close(result, case, grad)
+@both_directions
+def test_three_axes_in_format_ncl(direction):
+    case = parse_case(f"{direction}avg2d in=3x6x8 k=2")
+    source = make_source(case)
+    assert_close(run(case, source, format=Format.NCL), case, source)
 
 
-def test_check_of_values_sees_padding_that_counts():
-    case = parse_case("avg2d in=3x2x5x5 k=3 s=2 p=1 exclude_pad")
-    other = parse_case("avg2d in=3x2x5x5 k=3 s=2 p=1")
-    grad = make_grad(case)
-    result = run_pool(other, grad, np.empty(case.input_shape, np.float32)).read()
+@both_directions
+def test_check_of_values_sees_padding_that_counts(direction):
+    case = parse_case(f"{direction}avg2d in=3x2x5x5 k=3 s=2 p=1 exclude_pad")
+    other = parse_case(f"{direction}avg2d in=3x2x5x5 k=3 s=2 p=1")
+    source = make_source(case)
     with pytest.raises(AssertionError):
-        assert_close(result, case, grad)
+        assert_close(run(other, source), case, source)
 
 
 # Precision
@@ -85,7 +95,7 @@ SLIDING = "avg2d in=1x2x6x6 k=2"
 GLOBAL = "avg2d in=1x2x4x4 k=4 s=1"
 
 
-# Product, problem, cubeMathType and how float32 gradients are rounded, as SPEC's table says.
+# Product, problem, cubeMathType and how float32 operands are rounded, as SPEC's table says.
 PRECISIONS = [
     *[(product, SLIDING, 0, keep) for product in ("A2", "A3", "950")],
     *[
@@ -105,27 +115,30 @@ PRECISIONS = [
 ]
 
 
+@both_directions
 @pytest.mark.parametrize(("product", "problem", "mode", "rounded"), PRECISIONS)
-def test_operands_are_rounded_as_the_product_says(product, problem, mode, rounded):
-    case = parse_case(problem)
-    grad = np.resize(TIES, case.output_shape)
+def test_operands_are_rounded_as_the_product_says(product, problem, mode, rounded, direction):
+    case = parse_case(direction + problem)
+    values = np.resize(TIES, case.output_shape)
+    source = np.zeros(case.source_shape, np.float32)
+    step = source.shape[-1] // values.shape[-1]
+    source[..., ::step, ::step] = values  # one to a window
     acl.aclFinalize()
     with initialised(PRODUCTS[product]):
-        target = np.empty(case.input_shape, np.float32)
-        result = run_pool(case, grad, target, cube_math_type=mode).read()
-    # One gradient over a power of two per element: exact but for the rounding of operands.
-    spread = case.backward(reference, rounded(grad))
-    assert (result == spread.astype(np.float32)).all()
+        result = run(case, source, cube_math_type=mode)
+    # One number over a power of two per element: exact but for the rounding of operands.
+    assert (result == case.run(reference, rounded(source)).astype(np.float32)).all()
     if rounded is not keep:
-        assert (result != case.backward(reference, keep(grad)).astype(np.float32)).any()
+        assert (result != case.run(reference, keep(source)).astype(np.float32)).any()
     check(acl.aclInit())
 
 
-def test_infinity_and_nan_stay():
-    case = parse_case(GLOBAL)
-    grad = np.array([np.inf, np.nan], np.float32).reshape(case.output_shape)
-    target = np.empty(case.input_shape, np.float32)
-    result = run_pool(case, grad, target, cube_math_type=3).read()
+@both_directions
+def test_infinity_and_nan_stay(direction):
+    case = parse_case(direction + GLOBAL)
+    source = np.zeros(case.source_shape, np.float32)
+    source[0, :, 0, 0] = np.inf, np.nan
+    result = run(case, source, cube_math_type=3)
     assert np.isposinf(result[0, 0]).all()
     assert np.isnan(result[0, 1]).all()
 
@@ -150,12 +163,21 @@ def test_adaptive_pool_of_no_outputs_is_zero(shape, layout, dtype):
 def test_adaptive_pool_of_no_planes_does_nothing(shape):
     large = np.empty((*shape[:-2], 6, 7), np.float32)
     tensors = [Placed(array) for array in (np.empty(shape, np.float32), large, large)]
-    assert launch("AdaptiveAvgPool2dBackward", *(each.tensor for each in tensors)) == 0
+    small, first, second = (each.tensor for each in tensors)
+    assert launch("AdaptiveAvgPool2dBackward", small, first, second) == 0
+    assert launch("AdaptiveAvgPool2d", first, int_array(shape[-2:]), small) == 0
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 0, 4), (2, 3, 5, 0), (2, 3, 0, 0), (3, 0, 2)])
+def test_adaptive_pool_to_no_outputs_does_nothing(shape):
+    tensors = [Placed(np.ones((*shape[:-2], 6, 7), np.float32)), Placed(np.empty(shape, "f4"))]
+    large, small = (each.tensor for each in tensors)
+    assert launch("AdaptiveAvgPool2d", large, int_array(shape[-2:]), small) == 0
 
 
 @pytest.mark.parametrize("format", [Format.NHWC, Format.NCL])
-def test_formats_of_adaptive_pool_are_labels(format):
-    case = next(c for c in POOL_CASES if c.operator == "adaptive2d" and len(c.input_shape) == 4)
-    grad = make_grad(case)
-    result = run_pool(case, grad, np.empty(case.input_shape, np.float32), format=format).read()
-    assert_close(result, case, grad)
+@both_directions
+def test_formats_of_adaptive_pool_are_labels(format, direction):
+    case = parse_case(f"{direction}adaptive2d in=2x3x8x7 out=3x4")
+    source = make_source(case)
+    assert_close(run(case, source, format=format), case, source)

@@ -20,7 +20,12 @@ from tests.support.acl_calls import (
     adaptive2d,
     adaptive3d,
     conv,
+    forward_adaptive2d,
+    forward_adaptive3d,
     forward_conv,
+    forward_global_of,
+    forward_pool2d,
+    forward_pool3d,
     global_of,
     one,
     pool2d,
@@ -116,6 +121,61 @@ OK = [
             *[(WITH_BF16, FLOAT, mode) for mode in (0, 3)],
         )
         for with_dtype in (retyped(call, how, dtype),)
+    ],
+    *[
+        (call, ALL, {})
+        for call in (forward_conv, forward_pool3d, forward_adaptive2d, forward_adaptive3d)
+    ],
+    *[
+        (call, WITH_BF16, with_all(call, dtype=BF16))
+        for call in (forward_pool3d, forward_adaptive2d, forward_adaptive3d)
+    ],
+    *[
+        (forward_pool2d, WITH_POOL, changes)
+        for changes in (
+            {},
+            {"strides": None},
+            {"strides": []},
+            {"kernelSize": [2], "strides": [2], "paddings": [0]},
+            {"cubeMathType": 1},
+            {"cubeMathType": 2},
+            {"divisorOverride": -255},
+            with_all(forward_pool2d, dtype=FLOAT) | {"cubeMathType": 1},
+            {
+                "self": Spec((3, 8, 8), HALF, Format.NCL),
+                "out": Spec((3, 4, 4), HALF, Format.NCL),
+            },
+        )
+    ],
+    *[
+        (forward_pool2d, ("A2", "A3", "950"), changes)
+        for changes in (
+            {"divisorOverride": -(1 << 63)},
+            with_all(forward_pool2d, dtype=BF16),
+            with_all(forward_pool2d, dtype=FLOAT) | {"cubeMathType": 3},
+        )
+    ],
+    *[
+        (forward_pool2d, ("950",), with_all(forward_pool2d, dtype=dtype) | {"cubeMathType": mode})
+        for dtype in (FLOAT, HALF, BF16)
+        for mode in (0, 1, 2, 3)
+    ],
+    (forward_pool2d, ("950",), forward_global_of(FLOAT) | {"cubeMathType": 3}),
+    (forward_pool3d, ALL, {"stride": None, "divisorOverride": -(1 << 63)}),
+    (forward_pool3d, ALL, with_all(forward_pool3d, format=Format.ND)),
+    (forward_adaptive3d, ALL, {"self": Spec((3, 8, 8, 8)), "out": Spec((3, 2, 3, 4))}),
+    *[
+        (forward_adaptive2d, ALL, with_all(forward_adaptive2d, format=format))
+        for format in (Format.NHWC, Format.NCL, Format.ND)
+    ],
+    *[
+        (
+            forward_adaptive2d,
+            ALL,
+            reshaped(forward_adaptive2d, self=large, out=(*large[:2], *size))
+            | {"outputSize": size},
+        )
+        for large, size in (((0, 3, 8, 8), [3, 4]), ((2, 0, 8, 8), [3, 4]), ((2, 3, 8, 8), [0, 4]))
     ],
     (forward_conv, ALL, {"bias": None}),
     *[

@@ -7,15 +7,23 @@
 #include <functional>
 #include <vector>
 
+#include "aclnnop/aclnn_adaptive_avg_pool2d.h"
+#include "aclnnop/aclnn_adaptive_avg_pool2d_backward.h"
+#include "aclnnop/aclnn_adaptive_avg_pool3d.h"
+#include "aclnnop/aclnn_adaptive_avg_pool3d_backward.h"
+#include "aclnnop/aclnn_avgpool2d.h"
+#include "aclnnop/aclnn_avgpool2d_backward.h"
+#include "aclnnop/aclnn_avgpool3d.h"
+#include "aclnnop/aclnn_avgpool3d_backward.h"
 #include "aclnnop/aclnn_convolution.h"
 #include "aclnnop/aclnn_convolution_backward.h"
 #include "check.h"
 
 namespace {
 
-aclTensor* tensor(const std::vector<int64_t>& shape) {
-  return aclCreateTensor(shape.data(), shape.size(), ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND,
-                         shape.data(), shape.size(), nullptr);
+aclTensor* tensor(const std::vector<int64_t>& shape, aclFormat format = ACL_FORMAT_ND) {
+  return aclCreateTensor(shape.data(), shape.size(), ACL_FLOAT, nullptr, 0, format, shape.data(),
+                         shape.size(), nullptr);
 }
 
 aclIntArray* ints(const std::vector<int64_t>& values) {
@@ -54,11 +62,7 @@ void fail_at_every_allocation(const char* name, const FirstStage& plan) {
   std::printf("%s: %ld allocations\n", name, allocations);
 }
 
-}  // namespace
-
-int main() {
-  CHECK_STATUS(aclInit(nullptr), 0);
-  CHECK_STATUS(aclrtSetDevice(0), 0);
+void convolutions() {
   aclIntArray *const one = ints({1}), *const none = ints({0});
   const bool all[] = {true, true, true};
   aclBoolArray* const mask = aclCreateBoolArray(all, 3);
@@ -77,6 +81,55 @@ int main() {
                                                       input, weight, grad_bias, size, executor);
     });
   }
+}
+
+void pooling() {
+  aclIntArray *const two = ints({2}), *const none = ints({0});
+  aclTensor* const large2d = tensor({2, 3, 8, 8}, ACL_FORMAT_NCHW);
+  aclTensor* const small2d = tensor({2, 3, 4, 4}, ACL_FORMAT_NCHW);
+  aclTensor *const large3d = tensor({2, 3, 8, 8, 8}), *const small3d = tensor({2, 3, 4, 4, 4});
+  aclIntArray *const size2d = ints({4, 4}), *const size3d = ints({4, 4, 4});
+  fail_at_every_allocation("AvgPool2d", [&](uint64_t* size, aclOpExecutor** executor) {
+    return aclnnAvgPool2dGetWorkspaceSize(large2d, two, nullptr, none, false, true, 0, KEEP_DTYPE,
+                                          small2d, size, executor);
+  });
+  fail_at_every_allocation("AvgPool2dBackward", [&](uint64_t* size, aclOpExecutor** executor) {
+    return aclnnAvgPool2dBackwardGetWorkspaceSize(small2d, large2d, two, nullptr, none, false, true,
+                                                  0, KEEP_DTYPE, large2d, size, executor);
+  });
+  fail_at_every_allocation("AvgPool3d", [&](uint64_t* size, aclOpExecutor** executor) {
+    return aclnnAvgPool3dGetWorkspaceSize(large3d, two, nullptr, none, false, true, 0, small3d,
+                                          size, executor);
+  });
+  fail_at_every_allocation("AvgPool3dBackward", [&](uint64_t* size, aclOpExecutor** executor) {
+    return aclnnAvgPool3dBackwardGetWorkspaceSize(small3d, large3d, two, nullptr, none, false, true,
+                                                  0, large3d, size, executor);
+  });
+  fail_at_every_allocation("AdaptiveAvgPool2d", [&](uint64_t* size, aclOpExecutor** executor) {
+    return aclnnAdaptiveAvgPool2dGetWorkspaceSize(large2d, size2d, small2d, size, executor);
+  });
+  fail_at_every_allocation("AdaptiveAvgPool2dBackward",
+                           [&](uint64_t* size, aclOpExecutor** executor) {
+                             return aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(
+                                 small2d, large2d, large2d, size, executor);
+                           });
+  fail_at_every_allocation("AdaptiveAvgPool3d", [&](uint64_t* size, aclOpExecutor** executor) {
+    return aclnnAdaptiveAvgPool3dGetWorkspaceSize(large3d, size3d, small3d, size, executor);
+  });
+  fail_at_every_allocation("AdaptiveAvgPool3dBackward",
+                           [&](uint64_t* size, aclOpExecutor** executor) {
+                             return aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(
+                                 small3d, large3d, large3d, size, executor);
+                           });
+}
+
+}  // namespace
+
+int main() {
+  CHECK_STATUS(aclInit(nullptr), 0);
+  CHECK_STATUS(aclrtSetDevice(0), 0);
+  convolutions();
+  pooling();
   CHECK_STATUS(aclFinalize(), 0);
   return failures == 0 ? 0 : 1;
 }

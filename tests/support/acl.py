@@ -157,17 +157,20 @@ def launch(operator: str, *arguments, stream=None) -> int:
     return size
 
 
-def run_pool(case, grad, result, *, cube_math_type=None, format=None):
-    """A pooling case on placed arrays; returns what was written over `result`."""
+def run_pool(case, source, target, *, cube_math_type=None, format=None):
+    """A pooling case on placed arrays; returns what was written over `target`."""
     rank = case.rank
     if format is None:
         format = Format.NCHW if rank == 2 else Format.NCDHW
-    grad_output, grad_input = Placed(grad, format), Placed(result, format)
-    forward_input = Placed(np.zeros(case.input_shape, grad.dtype), format)
-    tensors = (grad_output.tensor, forward_input.tensor)
+    inputs, result = [Placed(source, format)], Placed(target, format)
+    if not case.is_forward:
+        inputs.append(Placed(np.zeros(case.input_shape, source.dtype), format))
+    tensors = [each.tensor for each in inputs]
+    name = f"AvgPool{rank}d" if case.is_forward else f"AvgPool{rank}dBackward"
     if case.adaptive:
-        launch(f"AdaptiveAvgPool{rank}dBackward", *tensors, grad_input.tensor)
-        return grad_input
+        size = [int_array(per_axis(case.output_size, rank))] if case.is_forward else []
+        launch(f"Adaptive{name}", *tensors, *size, result.tensor)
+        return result
     stride = None if case.stride is None else per_axis(case.stride, rank)
     arrays = [
         int_array(per_axis(case.kernel_size, rank)),
@@ -177,10 +180,10 @@ def run_pool(case, grad, result, *, cube_math_type=None, format=None):
     more = [case.ceil_mode, case.count_include_pad, case.divisor_override or 0]
     if rank == 2:
         more.append(cube_math_type or 0)
-    launch(f"AvgPool{rank}dBackward", *tensors, *arrays, *more, grad_input.tensor)
+    launch(name, *tensors, *arrays, *more, result.tensor)
     for array in arrays:
         check(acl.aclDestroyIntArray(array))
-    return grad_input
+    return result
 
 
 def run_conv(case, arrays, results, *, mask=(True, True, True), cube_math_type=0, padding=None):

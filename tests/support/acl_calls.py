@@ -138,6 +138,49 @@ forward_conv = Call(
     cubeMathType=0,
 )
 
+forward_pool2d = Call(
+    "AvgPool2d",
+    ("self", "out"),
+    self=Spec((2, 3, 8, 8), DataType.FLOAT16),
+    kernelSize=[2, 2],
+    strides=[2, 2],
+    paddings=[0, 0],
+    ceilMode=False,
+    countIncludePad=True,
+    divisorOverride=0,
+    cubeMathType=0,
+    out=Spec((2, 3, 4, 4), DataType.FLOAT16),
+)
+
+forward_pool3d = Call(
+    "AvgPool3d",
+    ("self", "out"),
+    self=Spec((2, 3, 8, 8, 8), format=Format.NCDHW),
+    kernelSize=[2, 2, 2],
+    stride=[2],
+    padding=[0],
+    ceilMode=False,
+    countIncludePad=True,
+    divisorOverride=0,
+    out=Spec((2, 3, 4, 4, 4), format=Format.NCDHW),
+)
+
+forward_adaptive2d = Call(
+    "AdaptiveAvgPool2d",
+    ("self", "out"),
+    self=Spec((2, 3, 8, 8)),
+    outputSize=[3, 4],
+    out=Spec((2, 3, 3, 4)),
+)
+
+forward_adaptive3d = Call(
+    "AdaptiveAvgPool3d",
+    ("self", "out"),
+    self=Spec((2, 3, 8, 8, 8), format=Format.NCDHW),
+    outputSize=[2, 3, 4],
+    out=Spec((2, 3, 2, 3, 4), format=Format.NCDHW),
+)
+
 
 def transposed_of(call):
     """What makes `call` transposed, from (2, 3, 8, 8) to (2, 4, 16, 16)."""
@@ -151,6 +194,11 @@ def transposed_of(call):
     }
     known = {name: shape for name, shape in shapes.items() if name in call.tensors}
     return reshaped(call, **known) | {"transposed": True, "stride": [2], "outputPadding": [1, 1]}
+
+
+def products_of(call):
+    """Those that have the operator."""
+    return WITH_POOL if call.operator.startswith("AvgPool2d") else ALL
 
 
 def with_all(call, **fields):
@@ -179,9 +227,22 @@ global_pool = dict(
 
 
 def global_of(dtype):
+    return _of_dtype(global_pool, dtype)
+
+
+forward_global_pool = dict(
+    reshaped(forward_pool2d, self=(2, 3, 4, 4), out=(2, 3, 1, 1)), kernelSize=[4]
+)
+
+
+def forward_global_of(dtype):
+    return _of_dtype(forward_global_pool, dtype)
+
+
+def _of_dtype(changes, dtype):
     return {
         name: replace(value, dtype=dtype) if isinstance(value, Spec) else value
-        for name, value in global_pool.items()
+        for name, value in changes.items()
     }
 
 
