@@ -60,8 +60,8 @@ def test_no_task_holds_more_than_its_chunk_and_a_border(call, monkeypatch):
     made = []
     fill = _tasks.Frame.fill
 
-    def watched(self, blocks, dtype=None):
-        region = fill(self, blocks, dtype)
+    def watched(self, *arguments):
+        region = fill(self, *arguments)
         made.append(region.size)
         return region
 

@@ -76,7 +76,7 @@ def check_conv(case, dtype, seed, *, special=None, **more):
     lazy_weight = cuts.choose(weight, da.from_array(weight, chunks=-1))
     chunks = cuts.choose(None, cuts.chunks(case.input_shape))
     lazy = case.backward(backops.dask, lazy_y, lazy_x, lazy_weight, chunks=chunks, **more)
-    for result, shape in zip(lazy, case.gradient_shapes, strict=True):
+    for result, shape in zip(lazy, case.result_shapes, strict=True):
         assert result is None or (result.shape == shape and result.dtype == DTYPES[dtype])
     if lazy[0] is not None:
         assert lazy[0].chunks == (chunks or lazy_x.chunks)

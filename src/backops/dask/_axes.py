@@ -193,7 +193,8 @@ class TapAxis:
     def from_outputs(self, outputs: Range) -> Part:
         """All that the outputs meet, padding included unless it is the whole axis: an operator
         pads both sides alike."""
-        if outputs == (0, self.outputs):
+        windows = (self.length + 2 * self.padding - self.span) // self.stride + 1
+        if outputs == (0, windows):
             return Part(outputs, (0, self.length), self.padding)
         return Part(outputs, self.reach(outputs))
 

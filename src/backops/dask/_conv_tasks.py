@@ -10,7 +10,7 @@ import numpy as np
 
 from backops import _native
 from backops.dask._axes import Range
-from backops.dask._tasks import THREADS, Array, Frame, in_chunk, rounded, sum_dtype
+from backops.dask._tasks import THREADS, Array, Frame, empty, in_chunk, rounded, sum_dtype
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,13 @@ def make_x(
 
     def run(c: Channels) -> Array:
         part_shape = (*shape[: -rank - 1], c.x[1] - c.x[0], *shape[-rank:])
-        result, _, _ = _native.conv_backward(
+        result = empty(part_shape, product.dtype)
+        _native.conv_backward(
             _of(y, rank, c.y, first), part_shape, _weight(product, weight, c), product.stride,
             product.padding, product.dilation, c.groups, (True, False, False), product.precision,
-            None, THREADS,
+            (result, None, None), THREADS,
         )  # fmt: skip
-        return np.asarray(result)
+        return result
 
     own = chunk[-rank - 1]
     result = _by_channels(run, [(c, c.x) for c in channels], own, shape, product)
@@ -89,18 +90,19 @@ def make_y(
     rank = product.rank
     x = frame.fill(blocks, product.dtype)
     own = chunk[-rank - 1]
+    shape = tuple(end - begin for begin, end in places)
     is_one = len(channels) == 1 and channels[0].y == own
     native: Any = _native
 
     def run(c: Channels) -> Array:
         part_bias = bias[slice(*own)] if is_one and bias is not None else None
-        result = native.conv(
+        result = empty((*shape[: -rank - 1], c.y[1] - c.y[0], *shape[-rank:]), product.dtype)
+        native.conv(
             _of(x, rank, c.x, first), _weight(product, weight, c), part_bias, product.stride,
-            product.padding, product.dilation, c.groups, product.precision, None, THREADS,
+            product.padding, product.dilation, c.groups, product.precision, result, THREADS,
         )  # fmt: skip
-        return np.asarray(result)
+        return result
 
-    shape = tuple(end - begin for begin, end in places)
     result = _by_channels(run, [(c, c.y) for c in channels], own, shape, product)
     return _with_bias(result, None if is_one else bias, own, rank)
 
@@ -115,7 +117,7 @@ def make_weight(
     x_blocks: Sequence[Array],
 ) -> Array:
     """What one piece of y adds to the gradient of the weight."""
-    y, x = y_frame.fill(y_blocks, product.dtype), x_frame.fill(x_blocks, product.dtype)
+    y, x = y_frame.fill(y_blocks, product.dtype), x_frame.fill(x_blocks, product.dtype, 1)
     shape = (channels.y[1] - channels.y[0], channels.weight[1] - channels.weight[0], *kernel)
     _, result, _ = _native.conv_backward(
         y, x, shape, product.stride, product.padding, product.dilation, channels.groups,

@@ -14,6 +14,7 @@ from backops.dask._tasks import (
     THREADS,
     Array,
     Frame,
+    empty,
     in_chunk,
     round_operands,
     rounded,
@@ -43,18 +44,18 @@ class Windows:
     def padded(self, parts: Sequence[Part]) -> Windows:
         return replace(self, padding=tuple(part.padding for part in parts))
 
-    def run(self, function: str, *arrays: Any) -> Array:
+    def run(self, function: str, out_shape: tuple[int, ...], *arrays: Any) -> Array:
+        out = empty(out_shape, arrays[0].dtype)
         if self.kernel_size is None:
             name = f"adaptive_avg_pool{function}"
-            result = getattr(_native, name)(name, self.rank, *arrays, None, THREADS)
+            getattr(_native, name)(name, self.rank, *arrays, out, THREADS)
         else:
             name = f"avg_pool{function}"
-            result = getattr(_native, name)(
+            getattr(_native, name)(
                 name, self.rank, *arrays, self.kernel_size, self.stride, self.padding,
-                self.ceil_mode, self.count_include_pad, self.divisor, self.precision, None,
-                THREADS,
+                self.ceil_mode, self.count_include_pad, self.divisor, self.precision, out, THREADS,
             )  # fmt: skip
-        return np.asarray(result)
+        return out
 
 
 def backward(
@@ -66,7 +67,7 @@ def backward(
 ) -> Array:
     """The chunk of grad_input, from the problem whose inputs are at `places`."""
     shape = tuple(end - begin for begin, end in places)
-    return in_chunk(windows.run("_backward", frame.fill(blocks), shape), places, chunk)
+    return in_chunk(windows.run("_backward", shape, frame.fill(blocks), shape), places, chunk)
 
 
 def forward(
@@ -78,9 +79,9 @@ def forward(
 ) -> Array:
     """The chunk of the pooled array, from the problem whose outputs are at `places`."""
     x = frame.fill(blocks)
-    sizes = tuple(end - begin for begin, end in places[-windows.rank :])
-    more = () if windows.kernel_size is not None else (sizes,)
-    return in_chunk(windows.run("", x, *more), places, chunk)
+    shape = tuple(end - begin for begin, end in places)
+    more = () if windows.kernel_size is not None else (shape[-windows.rank :],)
+    return in_chunk(windows.run("", shape, x, *more), places, chunk)
 
 
 def backward_by_sums(

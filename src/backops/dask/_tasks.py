@@ -6,6 +6,7 @@ So the bits of a result do not depend on how many threads a worker has.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -29,18 +30,66 @@ class Frame:
     dtype: Any
     places: tuple[tuple[int, ...], ...]
 
-    def fill(self, blocks: Sequence[Array], dtype: Any = None) -> Array:
-        """The region as one array, of the dtype of the blocks or of another. A block that is all of
-        it is not copied."""
+    def fill(self, blocks: Sequence[Array], dtype: Any = None, operand: int = 0) -> Array:
+        """The region as one array, of the dtype of the blocks or of another.
+
+        A block that is all of it is not copied. Otherwise it lies in memory that the thread's next
+        region takes; operands of one task have numbers.
+        """
         dtype = np.dtype(dtype or self.dtype)
         if len(blocks) == 1 and blocks[0].shape == self.shape:
             return np.asarray(blocks[0]).astype(dtype, copy=False)
-        covered = sum(block.size for block in blocks) == math.prod(self.shape)
-        region = (np.empty if covered else np.zeros)(self.shape, dtype)
+        region = _scratch.array(operand, self.shape, dtype)
+        if sum(block.size for block in blocks) < region.size:
+            region[...] = 0
         for block, place in zip(blocks, self.places, strict=True):
             target = tuple(slice(p, p + n) for p, n in zip(place, block.shape, strict=True))
             region[target] = block
         return region
+
+
+HUGE_PAGE = 1 << 21
+LEAST_HUGE = 1 << 22
+"""From here on NumPy asks for huge pages."""
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+    """New memory, where the pages of 2 MB begin if it is large.
+
+    Else its ends are thousands of small pages: on two threads, results of 16 MB took 1.2 to 1.3
+    times as long.
+    """
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
+    if size < LEAST_HUGE:
+        return np.empty(shape, dtype)
+    memory = np.empty(size + HUGE_PAGE, np.uint8)
+    begin = -memory.ctypes.data % HUGE_PAGE
+    return _as(memory[begin : begin + size], shape, dtype)
+
+
+def _as(memory: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    return np.asarray(memory.view(dtype).reshape(shape))
+
+
+class _Scratch(threading.local):
+    """Memory that stays with a thread for regions, so that its pages are there already."""
+
+    MOST = 1 << 26
+
+    def __init__(self) -> None:
+        self.memory = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
+
+    def array(self, operand: int, shape: tuple[int, ...], dtype: Any) -> Array:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size > self.MOST:
+            return empty(shape, dtype)
+        if size > self.memory[operand].size:
+            self.memory[operand] = empty((size,), np.uint8)
+        return _as(self.memory[operand][:size], shape, dtype)
+
+
+_scratch = _Scratch()
 
 
 def cut(chunk: Array, where: tuple[slice, ...]) -> Array:
