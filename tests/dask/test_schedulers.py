@@ -12,19 +12,14 @@ import numpy as np
 import pytest
 
 import backops.dask
+from tests.support import dask_clusters
 from tests.support.floats import same_bits
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Two processes of one thread each. Tests may end one: the cluster starts another."""
-    with (
-        dask.config.set({"distributed.worker.memory.terminate": False}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-            memory_limit="2GB",
-        ) as cluster,
-    ):  # fmt: skip
+    with dask_clusters.processes() as cluster:
         yield cluster
 
 
@@ -37,13 +32,13 @@ def client(cluster):
 def problem(dtype="float32", delay=0.0):
     """Gradients whose chunks need neighbours, and sums over many chunks."""
     random = np.random.default_rng(0)
-    y, x = (random.standard_normal((2, 4, 24, 20, 22)).astype(dtype) for _ in range(2))
+    y, x = (random.standard_normal((2, 4, 16, 10, 14)).astype(dtype) for _ in range(2))
     weight = random.standard_normal((4, 4, 3, 3, 3)).astype(dtype)
-    y, x = (da.from_array(array, chunks=(1, 3, 9, 20, 8)) for array in (y, x))
+    y, x = (da.from_array(array, chunks=(1, 3, 9, 10, 8)) for array in (y, x))
     if delay:
         y = y.map_blocks(slowly, delay, dtype=y.dtype)
     pooled = backops.dask.avg_pool3d_backward(y, x, 3, 1, 1, count_include_pad=False)
-    adaptive = backops.dask.adaptive_avg_pool3d_backward(y, (2, 4, 31, 40, 7))
+    adaptive = backops.dask.adaptive_avg_pool3d_backward(y, (2, 4, 21, 20, 7))
     return [pooled, adaptive, *backops.dask.conv_backward(y, x, weight, padding=1)]
 
 
@@ -73,7 +68,7 @@ def test_processes_of_a_cluster_give_the_same_bits(client, dtype, expected):
 
 def test_a_worker_that_dies_changes_nothing(client, expected):
     """Its chunks are computed again, elsewhere."""
-    futures = client.compute(problem(delay=0.15))
+    futures = client.compute(problem(delay=0.25))
     time.sleep(0.8)
     before = client.run(os.getpid)
     assert not all(future.done() for future in futures)

@@ -56,6 +56,11 @@ def sleeping(operator: str, grad_output: Any, *tensors: Any, **parameters: Any) 
     return right(operator, grad_output, *tensors, **parameters)
 
 
+def slow(operator: str, *tensors: Any, **parameters: Any) -> Any:
+    time.sleep(0.4)
+    return right(operator, *tensors, **parameters)
+
+
 def doubled(operator: str, *tensors: Any, **parameters: Any) -> Any:
     return right(operator, *tensors, **parameters) * 2
 

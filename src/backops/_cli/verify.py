@@ -23,7 +23,8 @@ backops verify avg_pool2d_backward --grad-output grad.npy --input 1,3,8,8 --kern
 backops verify --suite default --candidate backops --standard cann
 """
 LEVELS = ("cann-L0", "cann-L1", "cann-L2")
-SUITE_OPTIONS = ("library", "device", "resume", "jobs", "timeout", "cases", "runs", "retries")
+SUITE_OPTIONS = ("library", "device", "resume", "jobs", "timeout", "cluster", "cases", "runs",
+                 "retries")  # fmt: skip
 
 
 @click.command(cls=Command, example=EXAMPLE, failure=2)
@@ -110,6 +111,12 @@ SUITE_OPTIONS = ("library", "device", "resume", "jobs", "timeout", "cases", "run
 @click.option("--jobs", type=positive_int, metavar="N", help="With --suite: processes at once.")
 @click.option(
     "--timeout", type=positive_int, metavar="S", help="With --suite: stop a case after S seconds."
+)
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="With --suite: run on the workers of a Dask cluster, local:N or tcp://HOST:PORT "
+    "(needs backops[dask]).",
 )
 def command(
     candidate: Sequence[str],
@@ -247,6 +254,7 @@ def verify_suite(
     resume: Path | None,
     jobs: int | None,
     timeout: int | None,
+    cluster: str | None,
     cases: int | None,
     runs: int | None,
     retries: int | None,
@@ -257,6 +265,12 @@ def verify_suite(
         raise UsageError("--suite needs either --candidate MODULE[:FUNCTION] or --library FILE")
     if device is not None and library is None:
         raise UsageError("--device goes with --library")
+    if cluster is not None:
+        from backops._verify.cluster import check_address
+
+        check_address(cluster)
+        if jobs is not None:
+            raise UsageError("--jobs does not go with --cluster, which has its own workers")
     target = suites.Target(
         module=candidate[0] if candidate else None,
         library=None if library is None else str(library.absolute()),
@@ -265,7 +279,7 @@ def verify_suite(
     rules = suite_rules(standard, benchmark, runs, retries)
     results = suites.run_suite(
         suites.campaign(suites.read_cases(suite), standard, cases), target, rules, resume=resume,
-        jobs=jobs, timeout=timeout, show=str(json) != "-",
+        jobs=jobs, timeout=timeout, cluster=cluster, show=str(json) != "-",
     )  # fmt: skip
     if report is not None:
         from backops._verify.suite_page import write_suite_page

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from backops._command import CommandError
+from backops._verify import cluster as clusters
 from backops._verify.benchmark import prepare
 from backops._verify.campaign import campaign
 from backops._verify.cases import Case, read_cases
@@ -39,9 +40,13 @@ def run_suite(
     resume: Path | None = None,
     jobs: int | None = None,
     timeout: float | None = None,
+    cluster: str | None = None,
     show: bool = True,
 ) -> list[Result]:
-    """Runs the cases that `resume` does not hold yet; all results, in the order of the cases."""
+    """Runs the cases that `resume` does not hold yet; all results, in the order of the cases.
+
+    They run in processes of this machine, or on the workers of a `cluster`.
+    """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = jobs or cpus
     keys = {case.label: case.key(target.name, *rules.key) for case in cases}
@@ -59,9 +64,11 @@ def run_suite(
     bar = Progress(*columns, console=terminal, disable=not is_shown, transient=True)
     with bar:
         task = bar.add_task("verify", total=len(cases), completed=len(results))
-        done = run_cases(
-            left, target, rules, jobs=jobs, threads=max(1, cpus // jobs), timeout=timeout
-        )
+        if cluster is not None:
+            done = clusters.run_cases(left, target, rules, cluster=cluster, timeout=timeout)
+        else:
+            threads = max(1, cpus // jobs)
+            done = run_cases(left, target, rules, jobs=jobs, threads=threads, timeout=timeout)
         for case, result in done:
             results[case.label] = result
             if resume is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -31,6 +33,15 @@ class Target:
     @property
     def name(self) -> str:
         return self.module or f"{self.library} on {self.device}"
+
+    def digest(self) -> str:
+        """Of the library's file; two machines must have the same one. Empty for a module."""
+        if self.library is None:
+            return ""
+        try:
+            return hashlib.sha256(Path(self.library).read_bytes()).hexdigest()
+        except OSError as error:
+            raise CommandError(f"{self.library}: {error.strerror}") from error
 
     def open(self) -> Candidate:
         """Loads it, in the process that will call it."""

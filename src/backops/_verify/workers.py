@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -21,6 +24,45 @@ from backops._verify.targets import Target
 from backops._verify.trial import run_case
 
 READY = "ready"
+
+
+class Process:
+    """A new interpreter at the other end of a connection.
+
+    Not forked: the candidate's library must not inherit threads that are not there. Not one of
+    multiprocessing's: workers of Dask may not have such children.
+    """
+
+    def __init__(self, target: Target, rules: Rules, threads: int) -> None:
+        ours, theirs = socket.socketpair()
+        # What can be imported here can be imported there.
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        with theirs:
+            code = f"from backops._verify import workers; workers.main({theirs.fileno()})"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": paths},
+            )
+        self.connection = Connection(ours.detach())
+        self.connection.send((target, rules, threads))
+
+    @property
+    def exitcode(self) -> int | None:
+        return self._process.poll()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def join(self) -> None:
+        self._process.wait()
+
+
+def main(descriptor: int) -> None:
+    """What the new interpreter runs."""
+    connection = Connection(descriptor)
+    serve(connection, *connection.recv())
 
 
 def serve(connection: Connection, target: Target, rules: Rules, threads: int) -> None:
@@ -47,14 +89,8 @@ def serve(connection: Connection, target: Target, rules: Rules, threads: int) ->
 
 class Worker:
     def __init__(self, target: Target, rules: Rules, threads: int) -> None:
-        # Not forked: the candidate's library must not inherit threads that are not there.
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(
-            target=serve, args=(theirs, target, rules, threads), daemon=True
-        )
-        self.process.start()
-        theirs.close()
+        self.process = Process(target, rules, threads)
+        self.connection = self.process.connection
         self.case: Case | None = None
         self.started = 0.0
         self.is_ready = False
