@@ -50,10 +50,13 @@ def test_borders_of_convolutions_are_as_wide_as_taps_reach():
     [
         lambda g: backops.dask.avg_pool3d_backward(g, g.shape, 3, 1, 1),
         lambda g: backops.dask.adaptive_avg_pool3d_backward(g, (1, 2, 61, 61, 61)),
+        lambda g: backops.dask.avg_pool3d(g, 3, 2, 1),
+        lambda g: backops.dask.adaptive_avg_pool3d(g, 1),
+        lambda g: backops.dask.avg_pool3d(g, 40, 2),
         lambda g: backops.dask.conv_backward(g, g, np.zeros((2, 2, 3, 3, 3), "f4"), padding=1)[0],
         lambda g: backops.dask.conv_backward(g, g, np.zeros((2, 2, 3, 3, 3), "f4"), padding=1)[1],
     ],
-    ids=["pool", "adaptive", "grad_input", "grad_weight"],
+    ids=["pool", "adaptive", "forward", "global", "large windows", "grad_input", "grad_weight"],
 )
 def test_no_task_holds_more_than_its_chunk_and_a_border(call, monkeypatch):
     """Largest block of memory that any task puts together, beside the largest chunk."""

@@ -12,7 +12,7 @@ from tests.support import conv_compare, pool_compare
 from tests.support.conv_cases import MASKS, make_arrays, parse_conv_case
 from tests.support.dask_cases import Cuts, adaptive_cases, conv_cases, fixed_cases
 from tests.support.floats import DTYPES, with_special_values
-from tests.support.pool_cases import make_grad, parse_case
+from tests.support.pool_cases import make_grad, make_source, parse_case
 
 GENERATED = settings(max_examples=max(50, settings().max_examples // 3))
 SEEDS = st.integers(0, 2**32 - 1)
@@ -28,34 +28,38 @@ def _one_thread():
 
 def check_pool(case, dtype, seed, *, special=False, precision="keep"):
     cuts = Cuts(seed)
-    grad = make_grad(case, dtype, seed)
-    if special and grad.size >= 8:
-        grad = with_special_values(grad)
+    source = make_source(case, dtype, seed)
+    if special and source.size >= 8:
+        source = with_special_values(source)
     more = {} if case.adaptive else {"precision": precision}
-    given_chunks = cuts.choose(None, cuts.chunks(case.input_shape))
-    lazy = case.backward(backops.dask, cuts.cut(grad), chunks=given_chunks, **more)
-    assert lazy.shape == case.input_shape
-    assert lazy.dtype == grad.dtype
-    assert lazy._meta.dtype == grad.dtype
+    given_chunks = cuts.choose(None, cuts.chunks(case.target_shape))
+    lazy = case.run(backops.dask, cuts.cut(source), chunks=given_chunks, **more)
+    assert lazy.shape == case.target_shape
+    assert lazy.dtype == source.dtype
+    assert lazy._meta.dtype == source.dtype
     assert given_chunks is None or lazy.chunks == given_chunks
     repeat = f"check_pool(parse_case({case.problem!r}), {dtype!r}, {seed})"
-    pool_compare.assert_close(lazy.compute(), case, grad, repeat=repeat, precision=precision)
+    pool_compare.assert_close(lazy.compute(), case, source, repeat=repeat, precision=precision)
+
+
+def either_way(cases):
+    return cases.flatmap(lambda case: st.sampled_from([case, case.forward]))
 
 
 @GENERATED
-@given(fixed_cases(), ALL_DTYPES, SEEDS)
+@given(either_way(fixed_cases()), ALL_DTYPES, SEEDS)
 def test_generated_fixed_windows(case, dtype, seed):
     check_pool(case, dtype, seed)
 
 
 @GENERATED
-@given(adaptive_cases(), ALL_DTYPES, SEEDS)
+@given(either_way(adaptive_cases()), ALL_DTYPES, SEEDS)
 def test_generated_adaptive_windows(case, dtype, seed):
     check_pool(case, dtype, seed)
 
 
 @GENERATED
-@given(fixed_cases() | adaptive_cases(), ALL_DTYPES, SEEDS)
+@given(either_way(fixed_cases() | adaptive_cases()), ALL_DTYPES, SEEDS)
 def test_generated_nan_and_infinity_reach_exactly_their_windows(case, dtype, seed):
     check_pool(case, dtype, seed, special=True)
 
@@ -63,7 +67,9 @@ def test_generated_nan_and_infinity_reach_exactly_their_windows(case, dtype, see
 @pytest.mark.parametrize("precision", ["fp16", "hf32", "allow_fp32_down"])
 def test_pooling_rounds_operands(precision):
     for line in ("avg2d in=2x3x17x19 k=3 s=2 p=1 exclude_pad", "avg1d in=2x50 k=40 s=1"):
-        check_pool(parse_case(line), "float32", 3, precision=precision)
+        case = parse_case(line)
+        check_pool(case, "float32", 3, precision=precision)
+        check_pool(case.forward, "float32", 3, precision=precision)
 
 
 def check_conv(case, dtype, seed, *, special=None, **more):

@@ -9,10 +9,10 @@
 >>> grad_input.compute()[0, 0, 0]
 array([0.25, 0.25, 0.25, 0.25], dtype=float32)
 
-The functions have the names and the arguments of :mod:`backops`, but for ``out``. Results are cut
-as the array they are the gradient of or, where that is a shape, as goes with the operand's chunks;
-``chunks`` says otherwise. A task holds its chunk and what it needs of the neighbours, and runs on
-one thread. Wrong arguments raise here, before anything is computed.
+The functions have the names and the arguments of :mod:`backops`, but for ``out``. A gradient is cut
+as the array it belongs to; where that is a shape, and in forward operators, as goes with the
+operand's chunks; ``chunks`` says otherwise. A task holds its chunk and what it needs of the
+neighbours, and runs on one thread. Wrong arguments raise here, before anything is computed.
 """
 
 from __future__ import annotations
@@ -25,18 +25,151 @@ try:
 except ImportError as missing:
     raise ImportError("backops.dask needs Dask: pip install 'backops[dask]'") from missing
 
-from backops._ops import Axes
+from backops._ops import Axes, OutputSize
 from backops.dask import _calls
+from backops.dask._zarr import from_zarr
 
 __all__ = [
+    "adaptive_avg_pool1d",
     "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d",
     "adaptive_avg_pool2d_backward",
+    "adaptive_avg_pool3d",
     "adaptive_avg_pool3d_backward",
+    "avg_pool1d",
     "avg_pool1d_backward",
+    "avg_pool2d",
     "avg_pool2d_backward",
+    "avg_pool3d",
     "avg_pool3d_backward",
     "conv_backward",
+    "from_zarr",
 ]
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    chunks: Any = None,
+) -> Any:
+    """1-D average pooling.
+
+    >>> backops.dask.avg_pool1d(da.ones((1, 1, 4), chunks=1), 2).compute()[0, 0]
+    array([1., 1.])
+
+    Arguments, result and errors are those of :func:`avg_pool2d`, for one axis.
+    """
+    return _calls.fixed(
+        "avg_pool1d", 1, input,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        precision, chunks,
+    )  # fmt: skip
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    chunks: Any = None,
+) -> Any:
+    """2-D average pooling.
+
+    >>> backops.dask.avg_pool2d(da.ones((1, 1, 2, 4), chunks=1), 2).compute()[0, 0]
+    array([[1., 1.]])
+
+    Arguments:
+        input: ``(N, C, H, W)`` or without ``N``: a dask array with any chunks; float16, bfloat16,
+            float32 or float64.
+        chunks: chunks of the result, as :mod:`dask.array` takes them; by default each chunk of
+            ``input`` becomes one.
+
+    The other arguments are those of :func:`backops.avg_pool2d`.
+    """
+    return _calls.fixed(
+        "avg_pool2d", 2, input,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        precision, chunks,
+    )  # fmt: skip
+
+
+def avg_pool3d(
+    input: Any,
+    kernel_size: Axes,
+    stride: Axes | None = None,
+    padding: Axes = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    precision: str = "keep",
+    chunks: Any = None,
+) -> Any:
+    """3-D average pooling.
+
+    >>> backops.dask.avg_pool3d(da.ones((1, 1, 2, 2, 4), chunks=1), 2).compute()[0, 0]
+    array([[[1., 1.]]])
+
+    Arguments, result and errors are those of :func:`avg_pool2d`, for three axes.
+    """
+    return _calls.fixed(
+        "avg_pool3d", 3, input,
+        (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        precision, chunks,
+    )  # fmt: skip
+
+
+def adaptive_avg_pool1d(input: Any, output_size: OutputSize, *, chunks: Any = None) -> Any:
+    """1-D adaptive average pooling.
+
+    >>> x = da.ones((1, 1, 4), chunks=1)
+    >>> backops.dask.adaptive_avg_pool1d(x, 2).compute()[0, 0]
+    array([1., 1.])
+
+    Arguments, result and errors are those of :func:`adaptive_avg_pool2d`, for one axis.
+    """
+    return _calls.adaptive("adaptive_avg_pool1d", 1, input, output_size, chunks)
+
+
+def adaptive_avg_pool2d(input: Any, output_size: OutputSize, *, chunks: Any = None) -> Any:
+    """2-D adaptive average pooling.
+
+    >>> x = da.ones((1, 1, 2, 4), chunks=1)
+    >>> backops.dask.adaptive_avg_pool2d(x, (1, 2)).compute()[0, 0]
+    array([[1., 1.]])
+
+    Arguments:
+        input: a dask array with any chunks.
+        output_size: an int, or one for each axis; None keeps the size of the input.
+        chunks: chunks of the result, as :mod:`dask.array` takes them.
+
+    Windows may lie across any number of chunks: each chunk is summed where it is.
+    """
+    return _calls.adaptive("adaptive_avg_pool2d", 2, input, output_size, chunks)
+
+
+def adaptive_avg_pool3d(input: Any, output_size: OutputSize, *, chunks: Any = None) -> Any:
+    """3-D adaptive average pooling.
+
+    >>> x = da.ones((1, 1, 2, 2, 4), chunks=1)
+    >>> backops.dask.adaptive_avg_pool3d(x, (1, 1, 2)).compute()[0, 0]
+    array([[[1., 1.]]])
+
+    Arguments, result and errors are those of :func:`adaptive_avg_pool2d`, for three axes.
+    """
+    return _calls.adaptive("adaptive_avg_pool3d", 3, input, output_size, chunks)
 
 
 def avg_pool1d_backward(
