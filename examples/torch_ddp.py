@@ -6,7 +6,8 @@ On this machine, two processes:
 
 On many, the same line on each, with the address of one of them:
 
-    torchrun --nnodes 4 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint HOST:29500 torch_ddp.py
+    torchrun --nnodes 4 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \\
+        torch_ddp.py
 
 Alone (python torch_ddp.py) it trains on the whole batches, with the same losses but for rounding.
 """

@@ -14,7 +14,7 @@ from tests.support.dask_cases import Cuts, adaptive_cases, conv_cases, fixed_cas
 from tests.support.floats import DTYPES, with_special_values
 from tests.support.pool_cases import make_grad, make_source, parse_case
 
-GENERATED = settings(max_examples=max(50, settings().max_examples // 3))
+GENERATED = settings(max_examples=max(40, settings().max_examples // 4))
 SEEDS = st.integers(0, 2**32 - 1)
 ALL_DTYPES = st.sampled_from(list(DTYPES))
 
@@ -77,37 +77,54 @@ def check_conv(case, dtype, seed, *, special=None, **more):
     arrays = list(make_arrays(case, dtype, seed))
     if special is not None and arrays[special].size >= 8:
         arrays[special] = with_special_values(arrays[special])
-    y, x, weight = arrays
-    lazy_x, lazy_y = cuts.cut(x), cuts.cut(y)
-    lazy_weight = cuts.choose(weight, da.from_array(weight, chunks=-1))
-    chunks = cuts.choose(None, cuts.chunks(case.input_shape))
-    lazy = case.backward(backops.dask, lazy_y, lazy_x, lazy_weight, chunks=chunks, **more)
+    is_small = [name in ("weight", "bias") for name in case.operand_shapes]
+    lazy_arrays = [
+        cuts.choose(array, da.from_array(array, chunks=-1)) if small else cuts.cut(array)
+        for array, small in zip(arrays, is_small, strict=True)
+    ]
+    chunks = cuts.choose(None, cuts.chunks(case.result_shapes[0]))
+    lazy = case.call(backops.dask, *lazy_arrays, chunks=chunks, **more)
     for result, shape in zip(lazy, case.result_shapes, strict=True):
         assert result is None or (result.shape == shape and result.dtype == DTYPES[dtype])
-    if lazy[0] is not None:
-        assert lazy[0].chunks == (chunks or lazy_x.chunks)
+    if lazy[0] is not None and (chunks or case.is_backward):
+        assert lazy[0].chunks == (chunks or lazy_arrays[1].chunks)
     results = dask.compute(*lazy)
     repeat = f"check_conv(parse_conv_case({case.problem!r}), {dtype!r}, {seed}, {more})"
     conv_compare.assert_close(results, case, arrays, repeat=repeat, **more)
 
 
+OPERATORS = ("conv_backward", "conv", "conv_transpose", "conv_transpose_backward")
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
 @GENERATED
 @given(conv_cases(), ALL_DTYPES, SEEDS, st.sampled_from(MASKS))
-def test_generated_convolutions(case, dtype, seed, mask):
-    check_conv(case, dtype, seed, output_mask=mask)
+def test_generated_convolutions(operator, case, dtype, seed, mask):
+    more = {"output_mask": mask} if operator.endswith("backward") else {}
+    check_conv(case.read_as(operator), dtype, seed, **more)
 
 
+@pytest.mark.parametrize("operator", OPERATORS)
 @GENERATED
 @given(conv_cases(), st.sampled_from(["float32", "float16"]), SEEDS, st.integers(0, 2))
-def test_generated_nan_and_infinity_of_convolutions(case, dtype, seed, special):
-    # As in the uncut operator, a window that begins in the padding may multiply it, or not.
-    check_conv(case, dtype, seed, special=special, output_mask=(True, special > 0, True))
+def test_generated_nan_and_infinity_of_convolutions(operator, case, dtype, seed, special):
+    # As in the uncut operator, a window that begins in the padding may multiply it, or not, in
+    # weight gradients.
+    more = {"output_mask": (True, False, True)} if operator.endswith("backward") else {}
+    check_conv(case.read_as(operator), dtype, seed, special=special, **more)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "hf32", "allow_fp32_down"])
 def test_convolution_rounds_operands(precision):
     case = parse_conv_case("conv in=2x6x9x11 w=4x3x3x3 p=1 g=2")
     check_conv(case, "float32", 5, precision=precision)
+
+
+@pytest.mark.parametrize("operator", OPERATORS[2:])
+@pytest.mark.parametrize("seed", range(4))
+def test_output_padding_beyond_the_stride(operator, seed):
+    case = parse_conv_case("conv in=2x4x30x29 w=6x4x3x2 p=1 s=2x1 d=4x3 fewer=1")
+    check_conv(case.read_as(operator), "float32", seed)
 
 
 def test_half_weight_gradients_are_rounded_once():

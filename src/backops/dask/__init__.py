@@ -42,7 +42,10 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "conv",
     "conv_backward",
+    "conv_transpose",
+    "conv_transpose_backward",
     "from_zarr",
 ]
 
@@ -349,6 +352,95 @@ def conv_backward(
     Raises DTypeError, ShapeError, ParamError or LayoutError of :mod:`backops`.
     """
     return _calls.conv_backward(
-        grad_output, input, weight, stride, padding, dilation, groups, output_mask, precision,
-        chunks,
+        "conv_backward", grad_output, input, weight, (stride, padding, dilation, groups),
+        output_mask, precision, chunks,
+    )  # fmt: skip
+
+
+def conv(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    precision: str = "keep",
+    chunks: Any = None,
+) -> Any:
+    """Convolution with one to three spatial axes.
+
+    >>> x = da.arange(4, chunks=2, dtype="float32").reshape(1, 1, 4)
+    >>> backops.dask.conv(x, np.array([[[1, 10]]], np.float32)).compute()[0, 0]
+    array([10., 21., 32.], dtype=float32)
+
+    Arguments:
+        input: a dask array with any chunks. Where its channels are cut, each chunk of them adds a
+            term to the result, in float32 for the half types; the sum is rounded once.
+        weight, bias: NumPy arrays, or dask arrays of one chunk.
+        chunks: chunks of the result; by default each chunk of ``input`` becomes one.
+
+    The other arguments are those of :func:`backops.conv`.
+    """
+    return _calls.conv(
+        "conv", input, weight, bias, (stride, padding, dilation, groups), precision, chunks
+    )
+
+
+def conv_transpose(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    precision: str = "keep",
+    chunks: Any = None,
+) -> Any:
+    """Transposed convolution: each input adds its kernel to the result.
+
+    >>> x = da.arange(1, 4, chunks=2, dtype="float32").reshape(1, 1, 3)
+    >>> backops.dask.conv_transpose(x, np.array([[[1, 10]]], np.float32)).compute()[0, 0]
+    array([ 1., 12., 23., 30.], dtype=float32)
+
+    Arguments are those of :func:`conv` and :func:`backops.conv_transpose`.
+    """
+    return _calls.conv(
+        "conv_transpose", input, weight, bias,
+        (stride, padding, output_padding, dilation, groups), precision, chunks,
+    )  # fmt: skip
+
+
+def conv_transpose_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+    precision: str = "keep",
+    chunks: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Gradients of a transposed convolution with respect to its input, weight and bias.
+
+    >>> x = da.arange(1, 4, chunks=2, dtype="float32").reshape(1, 1, 3)
+    >>> grad_output = da.ones((1, 1, 4), chunks=2, dtype="float32")
+    >>> w = np.array([[[1, 10]]], np.float32)
+    >>> grad_x, grad_w, grad_b = backops.dask.conv_transpose_backward(grad_output, x, w)
+    >>> grad_x.compute()[0, 0], grad_w.compute()[0, 0]
+    (array([11., 11., 11.], dtype=float32), array([6., 6.], dtype=float32))
+
+    Arguments and results are those of :func:`conv_backward`, and ``output_padding``.
+    """
+    return _calls.conv_backward(
+        "conv_transpose_backward", grad_output, input, weight,
+        (stride, padding, output_padding, dilation, groups), output_mask, precision, chunks,
     )  # fmt: skip

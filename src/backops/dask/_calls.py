@@ -20,6 +20,9 @@ from backops.dask._pool_tasks import Windows
 PoolParameters: TypeAlias = tuple[Any, Any, Any, Any, Any, Any]
 """kernel_size, stride, padding, ceil_mode, count_include_pad and divisor_override."""
 
+ConvParameters: TypeAlias = tuple[Any, ...]
+"""stride, padding, of the transposed operators output_padding, dilation and groups."""
+
 _recorded: contextvars.ContextVar[list[Graph] | None] = contextvars.ContextVar(
     "graphs", default=None
 )
@@ -69,9 +72,8 @@ def fixed(
     function: str, rank: int, input: Any, parameters: PoolParameters, precision: str, chunks: Any
 ) -> da.Array:
     x = _arrays.data(function, "input", input)
-    native: Any = _native
     _arrays.check(
-        lambda: native.avg_pool(
+        lambda: _native.avg_pool(
             function, rank, stand_in(x), *parameters, precision, _arrays.NOTHING, 1
         )
     )
@@ -117,9 +119,8 @@ def adaptive_backward(
 
 def adaptive(function: str, rank: int, input: Any, output_size: Any, chunks: Any) -> da.Array:
     x = _arrays.data(function, "input", input)
-    native: Any = _native
     _arrays.check(
-        lambda: native.adaptive_avg_pool(
+        lambda: _native.adaptive_avg_pool(
             function, rank, stand_in(x), output_size, _arrays.NOTHING, 1
         )
     )
@@ -132,58 +133,103 @@ def adaptive(function: str, rank: int, input: Any, output_size: Any, chunks: Any
     return _finish(_pool.forward(pooling, x, chunks))
 
 
+def conv(
+    function: str,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    parameters: ConvParameters,
+    precision: str,
+    chunks: Any,
+) -> da.Array:
+    """`conv` or `conv_transpose`."""
+    source = _arrays.data(function, "input", input)
+    operands = [stand_in(each) for each in (source, weight, bias)]
+    _arrays.check(
+        lambda: getattr(_native, function)(*operands, *parameters, precision, _arrays.NOTHING, 1)
+    )
+    small = _arrays.small(function, "weight", weight)
+    added = None if bias is None else _arrays.small(function, "bias", bias)
+    convolution = _convolution(
+        function, source.shape, small.shape, parameters, precision, source.dtype
+    )
+    is_y = function == "conv"
+    shape = convolution.y_shape if is_y else convolution.x_shape
+    cut = _arrays.given_chunks(function, chunks, shape, source.dtype)
+    make = _conv.make_y if is_y else _conv.make_x
+    return _finish(make(convolution, source, small, added, cut))
+
+
 def conv_backward(
+    function: str,
     grad_output: Any,
     input: Any,
     weight: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
+    parameters: ConvParameters,
     output_mask: Any,
     precision: str,
     chunks: Any,
 ) -> tuple[da.Array | None, da.Array | None, da.Array | None]:
-    function = "conv_backward"
-    y = _arrays.data(function, "grad_output", grad_output)
-    x_shape, weight_shape = _arrays.shape_of(input), _arrays.shape_of(weight)
-    shapes = (x_shape, weight_shape, weight_shape[:1])
-    parameters = (stride, padding, dilation, groups)
-    _arrays.check(
-        lambda: _native.conv_backward(
-            stand_in(y), stand_in(input), stand_in(weight), *parameters, output_mask, precision,
-            tuple(
-                no_memory(shape, y.dtype) if wanted else None
-                for shape, wanted in zip(shapes, output_mask, strict=True)
-            ) if _is_mask(output_mask) else None, 1,
-        )
-    )  # fmt: skip
-    wants_x, wants_weight, wants_bias = output_mask
-    conv = _convolution(function, x_shape, weight_shape, parameters, precision, y.dtype)
-    grad_x = grad_weight = grad_bias = None
-    if wants_x:
+    """Of `conv_backward` or `conv_transpose_backward`."""
+    is_y = function == "conv_transpose_backward"
+    grad = _arrays.data(function, "grad_output", grad_output)
+    shape, weight_shape = _arrays.shape_of(input), _arrays.shape_of(weight)
+    _check_backward(function, grad, input, weight, parameters, output_mask, precision)
+    conv = _convolution(function, shape, weight_shape, parameters, precision, grad.dtype)
+    wants_input, wants_weight, wants_bias = output_mask
+    grad_input = grad_weight = grad_bias = None
+    if wants_input:
         small = _arrays.small(function, "weight", weight)
-        cut = _result_chunks(function, chunks, input, x_shape, y.dtype)
-        grad_x = _finish(_conv.make_x(conv, y, small, None, cut))
+        cut = _result_chunks(function, chunks, input, shape, grad.dtype)
+        make = _conv.make_y if is_y else _conv.make_x
+        grad_input = _finish(make(conv, grad, small, None, cut))
     if wants_weight:
-        x = _arrays.data(function, "input", input)
+        other = _arrays.data(function, "input", input)
+        y, x = (other, grad) if is_y else (grad, other)
         grad_weight = _finish(_conv.make_weight(conv, y, x))
     if wants_bias:
-        grad_bias = _finish(_conv.make_bias(conv, y))
-    return grad_x, grad_weight, grad_bias
+        grad_bias = _finish(_conv.make_bias(conv, grad))
+    return grad_input, grad_weight, grad_bias
+
+
+def _check_backward(
+    function: str,
+    grad: da.Array,
+    input: Any,
+    weight: Any,
+    parameters: ConvParameters,
+    output_mask: Any,
+    precision: str,
+) -> None:
+    weight_shape = _arrays.shape_of(weight)
+    channels = grad.shape[-len(weight_shape) + 1 : -len(weight_shape) + 2 or None]
+    shapes = (_arrays.shape_of(input), weight_shape, channels)
+    out = None
+    if _is_mask(output_mask):
+        pairs = zip(shapes, output_mask, strict=True)
+        out = tuple(no_memory(shape, grad.dtype) if wanted else None for shape, wanted in pairs)
+    operands = (stand_in(grad), stand_in(input), stand_in(weight))
+    run = getattr(_native, function)
+    _arrays.check(lambda: run(*operands, *parameters, output_mask, precision, out, 1))
 
 
 def _convolution(
     function: str,
-    x_shape: tuple[int, ...],
+    shape: tuple[int, ...],
     weight_shape: tuple[int, ...],
-    parameters: tuple[Any, Any, Any, Any],
+    parameters: ConvParameters,
     precision: str,
     dtype: Any,
 ) -> _conv.Convolution:
-    y_shape, strides, paddings, dilations, groups = _native.conv_geometry(
-        x_shape, weight_shape, *parameters, dtype.name
-    )
+    """What is convolved by a function whose input has that shape."""
+    operator = function.removesuffix("_backward")
+    is_transposed = operator == "conv_transpose"
+    *shared, dilation, groups = parameters
+    made, strides, paddings, dilations, group_count, _ = _native.conv_geometry(
+        shape, weight_shape, shared[0], shared[1], dilation, groups, dtype.name, operator,
+        shared[2] if is_transposed else 0,
+    )  # fmt: skip
+    x_shape, y_shape = (made, shape) if is_transposed else (shape, made)
     rank = len(strides)
     lengths = zip(
         x_shape[-rank:], y_shape[-rank:], weight_shape[2:], strides, paddings, dilations,
@@ -191,7 +237,7 @@ def _convolution(
     )  # fmt: skip
     product = Product(strides, dilations, precision if dtype.name == "float32" else "keep", dtype)
     axes = tuple(TapAxis(*each) for each in lengths)
-    return _conv.Convolution(function, axes, x_shape, weight_shape, groups, product)
+    return _conv.Convolution(function, axes, tuple(x_shape), weight_shape, group_count, product)
 
 
 def _is_mask(value: Any) -> bool:

@@ -186,7 +186,7 @@ def _add_term(
     cost = Cost("conv", region.moved, region.bytes + size, region.bytes + size, operations)
     return graph.add(
         key, cost, _conv_tasks.make_y if is_y else _conv_tasks.make_x,
-        _padded(conv.product, parts), tuple(channels), other[0], region.frame, places, chunk,
+        _on(conv.product, conv.axes, parts), tuple(channels), other[0], region.frame, places, chunk,
         *small, region.keys,
     )  # fmt: skip
 
@@ -262,37 +262,41 @@ def _add_weight_part(
                 conv.operations(space, [channels], batch))  # fmt: skip
     kernel = conv.weight_shape[2:]
     return graph.add(
-        key, cost, _conv_tasks.make_weight, _padded(product, parts), channels, kernel,
+        key, cost, _conv_tasks.make_weight, _on(product, conv.axes, parts), channels, kernel,
         y_region.frame, x_region.frame, y_region.keys, x_region.keys,
     )  # fmt: skip
 
 
-def make_bias(conv: Convolution, y: da.Array) -> tuple[Graph, da.Array]:
-    """The bias gradient: the sum of y over batch and space."""
-    graph = new_graph(conv.function, [y], conv, "bias")
+def make_bias(conv: Convolution, grad: da.Array) -> tuple[Graph, da.Array]:
+    """The bias gradient: sums over batch and space."""
+    graph = new_graph(conv.function, [grad], conv, "bias")
     name = graph.name("bias")
-    totals = []
-    for i, channels in enumerate(ranges(y.chunks[conv.batch])):
+    places, totals = [], []
+    for i, channels in enumerate(ranges(grad.chunks[conv.batch])):
         terms = []
-        for number, chunk in enumerate(_chunks_of(y, conv, channels)):
-            region = graph.region(y, chunk, chunk)
+        for number, chunk in enumerate(_chunks_of(grad, conv, channels)):
+            region = graph.region(grad, chunk, chunk)
             cost = Cost("bias", region.moved, region.bytes, region.bytes)
             key = (f"{name}-part", i, number)
             run = (_conv_tasks.sum_channels, conv.product, region.frame, region.keys)
             terms.append(graph.add(key, cost, *run))
         if terms:
-            totals.append(
-                graph.tree_sum(f"{name}-sum", (i,), terms, 4 * (channels[1] - channels[0]))
-            )
-    shape = conv.weight_shape[:1]
-    places = tuple((slice(*r),) for r in ranges(y.chunks[conv.batch]) if r[0] < r[1])
-    graph.add((name, 0), Cost("sum"), _conv_tasks.assemble, shape, y.dtype,
-              places[: len(totals)], totals)  # fmt: skip
-    return graph, graph.result(name, (shape,), y.dtype)
+            size = 4 * (channels[1] - channels[0])
+            totals.append(graph.tree_sum(f"{name}-sum", (i,), terms, size))
+            places.append((slice(*channels),))
+    shape = (grad.shape[conv.batch],)
+    run_last = (_conv_tasks.assemble, shape, grad.dtype, tuple(places), totals)
+    graph.add((name, 0), Cost("sum"), *run_last)
+    return graph, graph.result(name, (shape,), grad.dtype)
 
 
-def _padded(product: Product, parts: Sequence[Part]) -> Product:
-    return replace(product, padding=tuple(part.padding for part in parts))
+def _on(product: Product, axes: Sequence[TapAxis], parts: Sequence[Part]) -> Product:
+    """The product on a piece: how it pads, and where zeros stand for padding."""
+    zeros = tuple(
+        (max(0, -part.inputs[0]), max(0, part.inputs[1] - axis.length))
+        for part, axis in zip(parts, axes, strict=True)
+    )
+    return replace(product, padding=tuple(part.padding for part in parts), zeros=zeros)
 
 
 def _common(one: Range, other: Range) -> Range:

@@ -122,9 +122,13 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     return np.zeros(shape, dtype)
 
 
+def covers(places: Sequence[Range], chunk: Sequence[Range]) -> bool:
+    return all(p[0] <= c[0] and c[1] <= p[1] for p, c in zip(places, chunk, strict=True))
+
+
 def in_chunk(part: Array, places: Sequence[Range], chunk: Sequence[Range]) -> Array:
     """What of `part`, which lies at `places`, is in the chunk; elsewhere the chunk is zero."""
-    if all(p[0] <= c[0] and c[1] <= p[1] for p, c in zip(places, chunk, strict=True)):
+    if covers(places, chunk):
         inside = tuple(slice(c[0] - p[0], c[1] - p[0]) for p, c in zip(places, chunk, strict=True))
         return part[inside]
     result = np.zeros(tuple(end - begin for begin, end in chunk), part.dtype)
