@@ -112,11 +112,12 @@ def test_info_has_a_line_for_each_engine_and_tells_what_the_cpu_has() -> None:
     assert "capabilities:     none\n" in info("generic")
 
 
+@pytest.mark.parametrize("part", ["pool", "pool-forward"])
 def test_bench_pool_prints_lines_and_writes_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "pool.json"
-    assert main(["bench", "pool", "--filter", "toy", "--json", str(path), *ONE_SHORT_TURN]) == 0
+    assert main(["bench", part, "--filter", "toy", "--json", str(path), *ONE_SHORT_TURN]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("toy ") for line in lines) == 3 + 2  # dtypes, summary rows
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -162,16 +163,22 @@ def test_bench_pool_restores_the_number_of_threads() -> None:
     assert backops.get_num_threads() == before
 
 
+@pytest.mark.parametrize(
+    ("part", "operator"), [("pool", "avg_pool2d_backward"), ("pool-forward", "avg_pool2d")]
+)
 def test_bench_pool_catches_a_wrong_result(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    part: str,
+    operator: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    correct: Any = backops.avg_pool2d_backward
+    correct: Any = getattr(backops, operator)
 
     def flipped_padding_rule(*arguments: Any, **keywords: Any) -> Any:
         return correct(*arguments, count_include_pad=False, **keywords)
 
-    monkeypatch.setattr(backops, "avg_pool2d_backward", flipped_padding_rule)
-    assert main(["bench", "pool", "--filter", "toy", *ONE_SHORT_TURN]) == 1
+    monkeypatch.setattr(backops, operator, flipped_padding_rule)
+    assert main(["bench", part, "--filter", "toy", *ONE_SHORT_TURN]) == 1
     assert "differs from PyTorch" in capsys.readouterr().err
 
 

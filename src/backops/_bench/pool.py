@@ -1,4 +1,4 @@
-"""Benchmark of pooling backward against PyTorch's own and against the memory bound."""
+"""Benchmark of pooling, in either direction, against PyTorch's own and the memory bound."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from backops._bench.timing import Budget, Call, Measurement, fastest
 
 @dataclass(frozen=True)
 class Tensors:
-    grad_output: Any
-    grad_input: Any
-    # Only its shape and layout are read, so its pages are never touched.
+    source: Any
+    target: Any
+    # The forward input of a gradient: only its shape and layout are read, so its pages are never
+    # touched.
     input: Any
-    # PyTorch's 3-D kernels write a channels-last output as if it were contiguous, so that side
+    # PyTorch's 3-D gradients write a channels-last result as if it were contiguous, so that side
     # gets a contiguous one, which is what its autograd allocates too.
-    pytorch_grad_input: Any
+    pytorch_target: Any
 
 
 def run(
@@ -35,7 +36,7 @@ def run(
     """Measures the cases, printing each as it is done."""
     measured = measure_all(torch, cases, threads, budget, progress)
     results = print_results(progress, COLUMNS, HEADER, measured)
-    return results, summarize(results)
+    return results, summarize(results, forward=cases[0].forward)
 
 
 def measure_all(
@@ -56,11 +57,11 @@ def measure(
     for case in cases:
         name = case.problem.name
         tensors_of[name] = tensors = make_tensors(torch, case)
-        our_call = ours(case.problem, tensors)
+        our_call = ours(case, tensors)
         check_first_item(torch, case, our_call, tensors)
         sides[f"{name} ours"] = our_call
         sides[f"{name} bound"] = memory_bound(tensors, threads)
-        pytorch_call = pytorchs(torch, case.problem, tensors)
+        pytorch_call = pytorchs(torch, case, tensors)
         pytorch_notes[name] = note = why_not_timed(case.problem, pytorch_call)
         if note is None:
             sides[f"{name} pytorch"] = pytorch_call
@@ -94,8 +95,8 @@ def make_result(
         layout=case.layout,
         threads=threads,
         kernel=kernel_name(case),
-        grad_input_bytes=tensors.grad_input.nbytes,
-        moved_bytes=tensors.grad_input.nbytes + tensors.grad_output.nbytes,
+        grad_input_bytes=(tensors.source if case.forward else tensors.target).nbytes,
+        moved_bytes=tensors.source.nbytes + tensors.target.nbytes,
         seconds=seconds[f"{name} ours"],
         bound_seconds=seconds[f"{name} bound"],
         pytorch_seconds=seconds.get(f"{name} pytorch"),
@@ -107,74 +108,61 @@ def make_result(
 def make_tensors(torch: Any, case: PoolCase) -> Tensors:
     problem = case.problem
     layout = pytorch.memory_format(torch, case.layout, problem.rank)
-    (grad_output,) = pytorch.random_tensors(torch, case.dtype, layout, problem.output_shape)
-    empty = {"dtype": grad_output.dtype, "memory_format": layout}
-    grad_input = torch.empty(problem.input_shape, **empty).zero_()
-    needs_contiguous = problem.rank == 3 and not grad_input.is_contiguous()
+    (source,) = pytorch.random_tensors(torch, case.dtype, layout, case.source_shape)
+    empty = {"dtype": source.dtype, "memory_format": layout}
+    target = torch.empty(case.target_shape, **empty).zero_()
+    needs_contiguous = not case.forward and problem.rank == 3 and not target.is_contiguous()
     return Tensors(
-        grad_output=grad_output,
-        grad_input=grad_input,
-        input=torch.empty(problem.input_shape, **empty),
-        pytorch_grad_input=grad_input.contiguous() if needs_contiguous else grad_input,
+        source=source,
+        target=target,
+        input=None if case.forward else torch.empty(problem.input_shape, **empty),
+        pytorch_target=target.contiguous() if needs_contiguous else target,
     )
 
 
-def ours(problem: PoolProblem, tensors: Tensors) -> Call:
-    operator = getattr(backops, f"{problem.operator}_backward")
-    return partial(
-        operator,
-        tensors.grad_output,
-        problem.input_shape,
-        *problem.operator_arguments,
-        out=tensors.grad_input,
-    )
+def ours(case: PoolCase, tensors: Tensors) -> Call:
+    operator = getattr(backops, case.operator)
+    return partial(operator, tensors.source, *case.operator_arguments, out=tensors.target)
 
 
 def memory_bound(tensors: Tensors, threads: int) -> Call:
-    """The least any implementation does: read all of `grad_output`, write all of `grad_input`."""
-    destination, source = tensors.grad_input, tensors.grad_output
+    """The least any implementation does: read all of the source, write all of the target."""
+    target, source = tensors.target, tensors.source
     return partial(
         _native.fill_and_copy,
-        destination.data_ptr(),
-        destination.nbytes,
+        target.data_ptr(),
+        target.nbytes,
         source.data_ptr(),
         source.nbytes,
         threads,
     )
 
 
-def pytorchs(torch: Any, problem: PoolProblem, tensors: Tensors) -> Call:
-    """PyTorch's backward with a preallocated output, by the operator its autograd would call."""
-    aten = torch.ops.aten
-    grad_output, input_ = tensors.grad_output, tensors.input
-    grad_input = tensors.pytorch_grad_input
+def pytorchs(torch: Any, case: PoolCase, tensors: Tensors) -> Call:
+    """PyTorch's operator with a preallocated result; of gradients, that its autograd would call."""
+    aten, problem = torch.ops.aten, case.problem
+    operands = (tensors.source,) if case.forward else (tensors.source, tensors.input)
+    target = tensors.pytorch_target
     if problem.rank == 1:  # PyTorch pools one axis as a plane with one row
-        grad_output, input_, grad_input = (
-            tensor.unsqueeze(-2) for tensor in (grad_output, input_, grad_input)
-        )
+        operands = tuple(tensor.unsqueeze(-2) for tensor in operands)
+        target = target.unsqueeze(-2)
     if problem.adaptive:
+        if case.forward:
+            operator = getattr(aten, problem.operator).out
+            return partial(operator, *operands, problem.output_size, out=target)
         if problem.rank == 3:
             operator = aten.adaptive_avg_pool3d_backward.grad_input
-            return partial(operator, grad_output, input_, grad_input=grad_input)
-        operator = aten._adaptive_avg_pool2d_backward.out
-        return partial(operator, grad_output, input_, out=grad_input)
-    kernel, stride, padding = (
+            return partial(operator, *operands, grad_input=target)
+        return partial(aten._adaptive_avg_pool2d_backward.out, *operands, out=target)
+    windows = [
         _pytorch_axes(value, neutral, problem.rank)
         for value, neutral in zip(problem.kernel_stride_padding, (1, 1, 0), strict=True)
-    )
-    pool = aten.avg_pool3d_backward if problem.rank == 3 else aten.avg_pool2d_backward
-    return partial(
-        pool.grad_input,
-        grad_output,
-        input_,
-        kernel,
-        stride,
-        padding,
-        False,
-        True,
-        None,
-        grad_input=grad_input,
-    )
+    ]
+    name = "avg_pool3d" if problem.rank == 3 else "avg_pool2d"
+    if case.forward:
+        return partial(getattr(aten, name).out, *operands, *windows, False, True, None, out=target)
+    pool = getattr(aten, f"{name}_backward").grad_input
+    return partial(pool, *operands, *windows, False, True, None, grad_input=target)
 
 
 def _pytorch_axes(value: int, neutral: int, rank: int) -> list[int]:
@@ -194,20 +182,18 @@ def why_not_timed(problem: PoolProblem, pytorch_call: Call) -> str | None:
 def check_first_item(torch: Any, case: PoolCase, our_call: Call, tensors: Tensors) -> None:
     """Compares the first batch item with PyTorch in float32."""
     our_call()
-    expected = torch.empty(case.problem.input_shape[1:]).unsqueeze(0)
+    expected = torch.empty(case.target_shape[1:]).unsqueeze(0)
     first = Tensors(
-        grad_output=tensors.grad_output[:1].float().contiguous(),
-        grad_input=expected,
-        input=expected.clone(),
-        pytorch_grad_input=expected,
+        source=tensors.source[:1].float().contiguous(),
+        target=expected,
+        input=None if case.forward else expected.clone(),
+        pytorch_target=expected,
     )
-    pytorchs(torch, case.problem, first)()
-    pytorch.check_close(torch, case.label, tensors.grad_input[:1], expected)
+    pytorchs(torch, case, first)()
+    pytorch.check_close(torch, case.label, tensors.target[:1], expected)
 
 
 def kernel_name(case: PoolCase) -> str:
     """Name of what runs for this case, as its plan tells it."""
-    problem = case.problem
-    make_plan: Callable[..., Any] = getattr(backops.plan, f"{problem.operator}_backward")
-    parameters = (problem.output_size,) if problem.adaptive else problem.kernel_stride_padding
-    return str(make_plan(problem.input_shape, *parameters, dtype=case.dtype).kernel)
+    make_plan: Callable[..., Any] = getattr(backops.plan, case.operator)
+    return str(make_plan(case.problem.input_shape, *case.plan_arguments, dtype=case.dtype).kernel)

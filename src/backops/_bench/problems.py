@@ -66,11 +66,6 @@ class PoolProblem:
         return kernel, stride, padding
 
     @property
-    def operator_arguments(self) -> tuple[int, ...]:
-        """What the operator takes after `grad_output` and `input`."""
-        return () if self.adaptive else self.kernel_stride_padding
-
-    @property
     def description(self) -> str:
         operator = self.operator.replace("avg_pool", "")
         return f"{operator} {_format_shape(self.input_shape)} {self.window}"
@@ -78,11 +73,37 @@ class PoolProblem:
 
 @dataclass(frozen=True)
 class PoolCase:
-    """A problem in one dtype and layout: what one line of the report is about."""
+    """A problem in one direction, dtype and layout: what one line of the report is about."""
 
     problem: PoolProblem
     dtype: str
     layout: str
+    forward: bool = False
+
+    @property
+    def source_shape(self) -> tuple[int, ...]:
+        return self.problem.input_shape if self.forward else self.problem.output_shape
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        return self.problem.output_shape if self.forward else self.problem.input_shape
+
+    @property
+    def operator(self) -> str:
+        return self.problem.operator + ("" if self.forward else "_backward")
+
+    @property
+    def plan_arguments(self) -> tuple[Any, ...]:
+        problem = self.problem
+        return (problem.output_size,) if problem.adaptive else problem.kernel_stride_padding
+
+    @property
+    def operator_arguments(self) -> tuple[Any, ...]:
+        """What the operator takes after its source."""
+        if self.forward:
+            return self.plan_arguments
+        windows = () if self.problem.adaptive else self.plan_arguments
+        return (self.problem.input_shape, *windows)
 
     @property
     def label(self) -> str:
@@ -103,10 +124,10 @@ def parse_pool_problem(line: str) -> PoolProblem:
     )
 
 
-def pool_cases(dtypes: Sequence[str]) -> list[PoolCase]:
+def pool_cases(dtypes: Sequence[str], *, forward: bool = False) -> list[PoolCase]:
     """All cases in these dtypes; problems of a pair are neighbours."""
     return [
-        PoolCase(problem, dtype, layout)
+        PoolCase(problem, dtype, layout, forward)
         for problems in _pairs_together(map(parse_pool_problem, case_lines("pool.txt")))
         for layout in ("contiguous", "channels_last")
         for dtype in dtypes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class Part:
 
 PARTS = {
     "pool": Part(problems.pool_cases, pool.run),
+    "pool-forward": Part(partial(problems.pool_cases, forward=True), pool.run),
     "conv": Part(problems.conv_cases, conv.run),
     "layers": Part(problems.layer_cases, layers.run),
     "forward": Part(problems.forward_cases, layers.run),
@@ -52,7 +54,7 @@ def run(
     for path in filter(None, (json_path, plot_path)):
         path.touch()
     print(f"{environment['CPU']}, {environment['instruction set']}, {threads} threads")
-    convolutions = [case for part in selected if part != "pool" for case in selected[part]]
+    convolutions = [case for part in selected if "pool" not in part for case in selected[part]]
     if any(case.dtype == "bfloat16" for case in convolutions):
         pytorch.survive_bfloat16()
     torch = pytorch.import_torch()

@@ -102,6 +102,13 @@ add_part(
     example="backops bench pool --filter resnet --dtype float32 --json pool.json",
 )
 add_part(
+    "pool-forward",
+    ("pool-forward",),
+    usual_options(),
+    help=f"Measures average pooling itself in the same manner. {TURNS}",
+    example="backops bench pool-forward --filter resnet --dtype float32 --json pool.json",
+)
+add_part(
     "conv",
     ("conv",),
     usual_options(),
