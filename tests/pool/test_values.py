@@ -320,6 +320,15 @@ def test_windows_on_the_same_inputs_may_divide_by_different_numbers():
         assert result.reshape(-1).tolist() == [2.0, 3.0]
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("channels", [3, 40])
+def test_long_windows_at_borders_divide_by_their_own_sizes(channels, layout):
+    for kernel in (7, 9, 20):
+        window = f"k={kernel} s=1 p={kernel // 2} exclude_pad"
+        check(f"forward avg2d in=2x{channels}x30x31 {window}", layout=layout)
+        check(f"forward avg3d in=1x{channels}x21x20x22 {window}", layout=layout)
+
+
 @pytest.mark.parametrize(
     ("output_size", "shape"),
     [

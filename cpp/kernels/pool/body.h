@@ -3,6 +3,7 @@
 
 #include "kernels/pool/combine.h"
 #include "kernels/pool/spread.h"
+#include "kernels/pool/total.h"
 
 namespace backops {
 namespace {
@@ -18,7 +19,8 @@ constexpr PoolKernels make_pool_kernels(const char* name, Isa isa, DType dtype) 
           combine_to_elements<V, E>,
           spread<V, E>,
           slide<V, E>,
-          fill<V, E>};
+          fill<V, E>,
+          total<V, E>};
 }
 
 }  // namespace

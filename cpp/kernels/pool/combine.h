@@ -151,7 +151,7 @@ class Blocks {
         const std::int64_t runs = left < in_block ? left : in_block;
         sum_across(begin, block_end, end, runs, target, step_bytes);
         q += runs;
-        target.move(runs * step_bytes);
+        target.move(step_bytes, runs);
       } else {
         sum_within(begin, block_end, end, target);
         ++q;
@@ -336,6 +336,58 @@ BACKOPS_FLATTEN void combine_few(const CombineArgs& args, W weights) {
   }
 }
 
+// Runs one by one, however long: a few vectors of columns go down all rows of a run.
+template <class V, class S, class T, class W, bool kToSums, bool kFinishes>
+BACKOPS_FLATTEN void combine_each(const CombineArgs& args, W weights) {
+  constexpr int kVectors = 4;
+  const CombineArgs a = args;
+  const std::int64_t columns = a.columns;
+  const auto* const factors =
+      kToSums ? static_cast<const typename V::Sum*>(a.column_weights) : nullptr;
+  for (std::int64_t plane = 0; plane < a.planes; ++plane) {
+    const auto rows = rows_of<V, S, W, kToSums>(a, plane, weights);
+    char* const target = a.target + a.target_offsets[plane];
+    for (std::int64_t r = 0; r < a.run_count; ++r) {
+      const Run run = a.runs[r];
+      const std::int64_t row = kToSums ? r : run.target;
+      const auto to = finished_rows<kFinishes, T, typename V::Sum>(
+          reinterpret_cast<T*>(target + row * a.target_pitch_bytes), row, 0, a, plane);
+      if (run.count == 0) {
+        rows.sum_none(to);
+        continue;
+      }
+      const auto term = [&](auto kind, std::int64_t q, std::int64_t j, int count) {
+        return load<V>(kind, rows.row(q) + j, count) * rows.weights.of(q);
+      };
+      const auto put = [&](auto kind, V sum, std::int64_t j, int count) {
+        if (factors) sum = sum * load<V>(kind, factors + j, count);
+        to.put(kind, sum, j, count);
+      };
+      std::int64_t j = 0;
+      for (; j + kVectors * V::width <= columns; j += kVectors * V::width) {
+        V sums[kVectors];
+        for (int i = 0; i < kVectors; ++i) {
+          sums[i] = term(Whole{}, run.first, j + i * V::width, V::width);
+        }
+        for (std::int64_t q = run.first + 1; q < run.first + run.count; ++q) {
+          for (int i = 0; i < kVectors; ++i) {
+            sums[i] = sums[i] + term(Whole{}, q, j + i * V::width, V::width);
+          }
+        }
+        for (int i = 0; i < kVectors; ++i) put(Whole{}, sums[i], j + i * V::width, V::width);
+      }
+      for_overlapping_vectors<V>(columns - j, [&](auto kind, std::int64_t more, int count) {
+        V sum = term(kind, run.first, j + more, count);
+        for (std::int64_t q = run.first + 1; q < run.first + run.count; ++q) {
+          sum = sum + term(kind, q, j + more, count);
+        }
+        put(kind, sum, j + more, count);
+      });
+    }
+    if constexpr (!kToSums) repeat_rows<T>(a, plane);
+  }
+}
+
 template <class T, class Sum, bool kToSums, bool kFinishes, class B>
 BACKOPS_INLINE void sum_blocks(const CombineArgs& a, std::int64_t plane, B blocks) {
   for (std::int64_t next = 0; next < a.run_count;) {
@@ -374,6 +426,7 @@ BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
 
 template <class V, class S, class T, bool kToSums, bool kFinishes, class W>
 void combine_weighted(const CombineArgs& a, W weights) {
+  if (a.block == 0) return combine_each<V, S, T, W, kToSums, kFinishes>(a, weights);
   if (a.block <= kLongestDirectRun) return combine_few<V, S, T, W, kToSums, kFinishes>(a, weights);
   combine_blocks<V, S, T, W, kToSums, kFinishes>(a, weights);
 }

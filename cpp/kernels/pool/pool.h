@@ -20,7 +20,7 @@ struct Run {
 };
 
 // Runs longer than this are summed from partial sums of blocks, three additions per row whatever
-// the run's length.
+// the run's length, unless they share so few rows that each is summed by itself.
 constexpr std::int64_t kLongestDirectRun = 6;
 // Columns that are summed at a time where runs are longer: fewer if their partial sums would leave
 // the caches.
@@ -50,7 +50,7 @@ struct CombineArgs {
   std::int64_t columns;
   // For runs beyond kLongestDirectRun. Blocks are counted from row 0 of the whole axis, so that a
   // sum does not depend on the tile it is taken in.
-  std::int64_t block;           // rows per block: the longest run of the axis
+  std::int64_t block;           // rows per block: the longest run of the axis; 0: no blocks
   std::int64_t first_row;       // number, on the whole axis, of source row 0
   std::int64_t axis_rows;       // rows of the whole axis
   void* scratch;                // block * block_columns(block) sums, unused where runs are short
@@ -71,6 +71,7 @@ enum class Reach : std::uint8_t { one_vector, two_vectors, anywhere };
 struct SpreadTable {
   const SpreadTerm* terms;
   std::int64_t terms_per_vector;
+  bool splits_terms;             // lanes of one term are spread over several entries
   const std::int32_t* patterns;  // `width` entries each: distance of a lane's source from `offset`
   Reach reach;                   // of the widest pattern
   // Vectors [steady_begin, steady_end) have the same terms but for offsets that grow by steady_step
@@ -112,6 +113,15 @@ struct SpreadArgs {
 // Slides over more elements than this are made of levels.
 constexpr std::int64_t kLongestDirectSlide = 8;
 
+// One element per plane: the sum of all its elements, each multiplied by `scale` first.
+struct TotalArgs {
+  std::int64_t planes;
+  const char* source;  // dense, one plane after another
+  std::int64_t columns;
+  double scale;
+  void* sums;  // one per plane, in the type of the sums
+};
+
 struct PoolKernels {
   const char* name;  // pool_<dtype>_<isa>
   Isa isa;
@@ -123,6 +133,7 @@ struct PoolKernels {
   void (*spread)(const SpreadArgs&);           // sums in, tensor elements out
   void (*slide)(const SpreadArgs&);
   void (*fill)(const SpreadArgs&);  // target[w] = source[0]
+  void (*total)(const TotalArgs&);  // tensor elements in, sums out
 };
 
 // The kernels of `isa`, or of the next lower one that was built.

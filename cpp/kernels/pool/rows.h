@@ -21,8 +21,8 @@ struct Row {
   BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
     store(kind, value, row + j, count);
   }
-  BACKOPS_INLINE void move(std::int64_t bytes) {
-    row = reinterpret_cast<T*>(reinterpret_cast<char*>(row) + bytes);
+  BACKOPS_INLINE void move(std::int64_t bytes, std::int64_t times = 1) {
+    row = reinterpret_cast<T*>(reinterpret_cast<char*>(row) + bytes * times);
   }
 };
 
@@ -54,9 +54,9 @@ struct FinishedRows {
   BACKOPS_INLINE void put(Kind kind, const V& value, std::int64_t j, int count) const {
     store(kind, value * V::fill(factors ? *factors * factor : factor), row + j, count);
   }
-  BACKOPS_INLINE void move(std::int64_t bytes) {
-    row = reinterpret_cast<T*>(reinterpret_cast<char*>(row) + bytes);
-    if (factors) factors += step;
+  BACKOPS_INLINE void move(std::int64_t bytes, std::int64_t times = 1) {
+    row = reinterpret_cast<T*>(reinterpret_cast<char*>(row) + bytes * times);
+    if (factors) factors += step * times;
   }
 };
 

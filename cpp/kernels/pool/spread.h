@@ -111,6 +111,13 @@ BACKOPS_INLINE V moved(const typename V::Sum* from, typename V::Pattern pattern)
   return V::gather(from, pattern);
 }
 
+// The first entry of a sum. Lanes that it leaves out are 0; those that another entry will begin are
+// -0, for 0 plus -0 is not.
+template <class V>
+BACKOPS_INLINE V begin_sum(const V& term, typename V::Mask mask, bool splits_terms) {
+  return splits_terms ? V::fill(-0.0f).add_masked(term, mask) : term.only(mask);
+}
+
 // Any number of terms, at any level.
 template <class V, class T, Reach kReach>
 BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
@@ -118,6 +125,7 @@ BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
   const std::int64_t terms = a.table->terms_per_vector;
   const std::int32_t* const patterns = a.table->patterns;
   const SpreadTerm* const first_term = a.table->terms;
+  const bool splits_terms = a.table->splits_terms;
   const std::int64_t columns = a.columns;
   Levels<V> levels(a);
   for_rows<Sum, T>(a, [&](const Sum* source, auto target) {
@@ -128,7 +136,7 @@ BACKOPS_FLATTEN void spread_rows(const SpreadArgs& a) {
         const auto pattern = V::load_pattern(patterns + term->pattern * V::width);
         return moved<V, kReach>(levels.row(term->level) + term->offset, pattern);
       };
-      V sum = moved_term().only(V::mask(term->mask));  // not 0 plus it, which loses a -0
+      V sum = begin_sum(moved_term(), V::mask(term->mask), splits_terms);
       ++term;
       for (std::int64_t t = 1; t < terms; ++t, ++term) {
         sum = sum.add_masked(moved_term(), V::mask(term->mask));
@@ -163,7 +171,7 @@ BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
         const auto own = V::load_pattern(table.patterns + terms[t].pattern * V::width);
         const V term = moved<V, kReach>(source + terms[t].offset, own);
         const auto chosen = V::mask(terms[t].mask);
-        sum = t == 0 ? term.only(chosen) : sum.add_masked(term, chosen);
+        sum = t == 0 ? begin_sum(term, chosen, table.splits_terms) : sum.add_masked(term, chosen);
       }
       target.put(kind, sum, vector_begin(v, columns, V::width), count);
     };
@@ -174,7 +182,8 @@ BACKOPS_FLATTEN void spread_few(const SpreadArgs& a) {
         V sum;
         for (int t = 0; t < kTerms; ++t) {
           const V term = moved<V, kReach>(from + offset[t], pattern[t]);
-          sum = t == 0 ? term.only(mask[t]) : sum.add_masked(term, mask[t]);
+          sum =
+              t == 0 ? begin_sum(term, mask[t], table.splits_terms) : sum.add_masked(term, mask[t]);
         }
         target.put(Whole{}, sum, v * V::width, V::width);
       }
@@ -190,6 +199,7 @@ void spread_reach(const SpreadArgs& a) {
     case 1: return spread_few<V, T, kReach, 1>(a);
     case 2: return spread_few<V, T, kReach, 2>(a);
     case 3: return spread_few<V, T, kReach, 3>(a);
+    case 4: return spread_few<V, T, kReach, 4>(a);
     default: return spread_rows<V, T, kReach>(a);
   }
 }

@@ -15,7 +15,7 @@ constexpr std::int64_t kShortestStream = 1024;
 bool is_foldable(const PoolPlan::Impl& plan, const PoolStrides& target) {
   std::int64_t expected = static_cast<std::int64_t>(plan.element_bytes());
   for (int axis = kColumns; axis > kColumns - plan.folded_axes; --axis) {
-    const std::int64_t size = plan.by_rows->axes[axis].targets();
+    const std::int64_t size = plan.axes[static_cast<std::size_t>(axis)].targets();
     if (!has_stride(size, target.axis[axis], expected)) return false;
     expected *= size;
   }
@@ -23,15 +23,17 @@ bool is_foldable(const PoolPlan::Impl& plan, const PoolStrides& target) {
 }
 
 // The tensor of the forward input's shape, which is mostly the larger one, decides.
+bool suits_lanes(const PoolPlan::Impl& plan, const PoolStrides& source, const PoolStrides& target) {
+  const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
+  const PoolStrides& input = plan.problem.is_forward() ? source : target;
+  return plan.by_lanes && input.channel == element_bytes &&
+         !has_stride(plan.axes[kColumns].in(), input.axis[kColumns], element_bytes);
+}
+
 const PoolGeometry& choose_geometry(const PoolPlan::Impl& plan, const PoolStrides& source,
                                     const PoolStrides& target) {
-  const std::int64_t element_bytes = static_cast<std::int64_t>(plan.element_bytes());
   if (plan.folded && is_foldable(plan, target)) return *plan.folded;
-  const PoolStrides& input = plan.problem.is_forward() ? source : target;
-  const bool rows_contiguous =
-      has_stride(plan.by_rows->axes[kColumns].in(), input.axis[kColumns], element_bytes);
-  if (!rows_contiguous && plan.by_lanes && input.channel == element_bytes) return *plan.by_lanes;
-  return *plan.by_rows;
+  return suits_lanes(plan, source, target) ? *plan.by_lanes : *plan.by_rows;
 }
 
 bool needs_packing(const PoolPlan::Impl& plan, const PoolGeometry& g, const PoolStrides& source) {
@@ -56,6 +58,12 @@ bool can_stream(const PoolGeometry& g, const PoolStrides& target, std::int64_t e
 }
 
 }  // namespace
+
+bool uses_lanes(const PoolPlan::Impl& plan, const TensorView& source, const TensorView& target) {
+  const PoolStrides strides = strides_of(plan, source);
+  if (!suits_lanes(plan, strides, strides_of(plan, target))) return false;
+  return plan.by_lanes->can_pack || !needs_packing(plan, *plan.by_lanes, strides);
+}
 
 PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& source_view,
                  const TensorView& target_view) {

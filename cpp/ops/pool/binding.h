@@ -26,6 +26,9 @@ struct PoolBinding {
 PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& source_view,
                  const TensorView& target_view);
 
+// Whether the plan goes through these tensors by rows of channels.
+bool uses_lanes(const PoolPlan::Impl& plan, const TensorView& source, const TensorView& target);
+
 // A size of 1 has no stride that could matter.
 inline bool has_stride(std::int64_t size, std::int64_t stride, std::int64_t expected) {
   return size == 1 || stride == expected;

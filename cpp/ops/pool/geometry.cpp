@@ -122,7 +122,7 @@ void PoolGeometry::choose_step() {
   level_rows = std::max<std::int64_t>(1, kLevelElements / row);
   // Partial sums of long runs are kept within a step: it holds the rows of two blocks.
   const std::int64_t least =
-      axes[kRows].longest_cover() > kLongestDirectRun ? 2 * axes[kRows].sharing_targets() : 1;
+      block_of(kRows) > kLongestDirectRun ? 2 * axes[kRows].sharing_targets() : 1;
   step_rows = std::min(tile[kRows], std::max(least, elements / row));
   step_planes =
       step_rows < tile[kRows]
@@ -186,7 +186,7 @@ void PoolGeometry::place_scratch(std::size_t element_bytes, std::size_t sum_byte
   level_pitch = std::min<std::int64_t>(level_rows * longest_row, std::int64_t{1} << 40);
   level_pitch = round_up(level_pitch, kRowAlignment);
   for (int axis = 0; axis < kAxes; ++axis) {
-    const std::int64_t longest = axes[axis].longest_cover();
+    const std::int64_t longest = block_of(axis);
     if (longest <= kLongestDirectRun || (axis == kColumns && inner != Inner::lanes)) continue;
     partial_elements = std::max(partial_elements, static_cast<double>(longest) *
                                                       static_cast<double>(block_columns(longest)));

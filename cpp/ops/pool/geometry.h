@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/pool/pool.h"
 #include "ops/pool/windows.h"
 
 namespace backops {
@@ -59,6 +60,11 @@ struct PoolGeometry {
 
   // Elements of one row of sums; for slides there are zeros around the outputs.
   std::int64_t sum_row_columns(std::int64_t target_columns, std::int64_t source_elements) const;
+  // Rows of a block, see CombineArgs: none where long runs share little.
+  std::int64_t block_of(int axis) const {
+    const std::int64_t longest = axes[axis].longest_cover();
+    return longest > kLongestDirectRun && axes[axis].is_summed_directly() ? 0 : longest;
+  }
   std::int64_t slide_kernel() const { return axes[kColumns].slide_kernel(); }
 
  private:

@@ -34,6 +34,7 @@ struct PoolPlan::Impl {
   double target_scale[kAxes];  // what of it is taken back where sums are finished
 
   // The same problem for each kind of memory layout; which one runs is seen from the strides.
+  bool is_total = false;                 // each plane becomes one number, where lanes do not serve
   std::optional<PoolGeometry> by_rows;   // columns contiguous, and every layout without a better
   std::optional<PoolGeometry> folded;    // target contiguous under windows that cover it all
   std::optional<PoolGeometry> by_lanes;  // channels contiguous
@@ -41,6 +42,7 @@ struct PoolPlan::Impl {
   SpreadTables tables;                   // for by_rows
   std::vector<AxisWindows> axes;         // in the order of the passes
 
+  void plan_lanes();
   bool is_batched() const { return problem.ndim == problem.rank + 2; }
   std::int64_t batch() const { return is_batched() ? problem.input_shape[0] : 1; }
   std::int64_t channels() const { return problem.input_shape[problem.ndim - problem.rank - 1]; }
@@ -53,6 +55,11 @@ struct PoolPlan::Impl {
 // Runs a plan whose windows fit no tile, element by element and without scratch memory.
 void run_pool_plain(const PoolPlan::Impl& plan, const TensorView& source, const TensorView& target,
                     int threads) noexcept;
+
+// Runs a plan whose windows cover all of the input: Impl::is_total.
+std::size_t pool_totals_bytes(const PoolPlan::Impl& plan, int threads);
+void run_pool_totals(const PoolPlan::Impl& plan, const TensorView& source, const TensorView& target,
+                     char* workspace, int threads) noexcept;
 
 // False: nothing was done, for want of room to make these sources dense.
 bool run_pool_tiles(const PoolPlan::Impl& plan, const TensorView& source, const TensorView& target,

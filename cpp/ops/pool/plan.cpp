@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/ints.h"
 #include "ops/common/checks.h"
+#include "ops/pool/binding.h"
 #include "ops/pool/impl.h"
 
 namespace backops {
@@ -79,6 +80,13 @@ PoolPlan::Impl::Impl(const LegalPoolProblem& asked, Isa isa) : legal(asked) {
   const std::int64_t planes = batch() * channels();
   kernel = kernels->name;
   if (planes == 0) return;  // nothing will run
+  is_total = problem.is_forward() && std::all_of(axes.begin(), axes.end(),
+                                                 [](const auto& axis) { return axis.is_total(); });
+  if (is_total) {
+    kernel += " total";
+    plan_lanes();
+    return;
+  }
   by_rows.emplace(axes, inner_of(axes[kColumns]), planes, 1, weighted[kDepth], element_bytes(),
                   sum_bytes());
   if (!by_rows->usable || (by_rows->inner == Inner::spread &&
@@ -105,6 +113,10 @@ PoolPlan::Impl::Impl(const LegalPoolProblem& asked, Isa isa) : legal(asked) {
     folded.emplace(rest, Inner::fill, planes, 1, weighted[kDepth], element_bytes(), sum_bytes());
     if (!folded->usable) folded.reset();
   }
+  plan_lanes();
+}
+
+void PoolPlan::Impl::plan_lanes() {
   if (channels() > 1) {
     by_lanes.emplace(axes, Inner::lanes, batch(), channels(), weighted[kDepth], element_bytes(),
                      sum_bytes());
@@ -121,13 +133,14 @@ const LegalPoolProblem& PoolPlan::legal() const { return impl_->legal; }
 const std::string& PoolPlan::kernel() const { return impl_->kernel; }
 std::string PoolPlan::why() const {
   if (impl_->batch() * impl_->channels() == 0) return "nothing is summed";
+  if (impl_->is_total) return "totals: chosen, the windows cover all of the input";
   if (impl_->by_rows) return "tiles: chosen\nplain: takes everything, element by element";
   return "tiles: does not take windows along the last axis that fit no tile or no table\nplain: "
          "chosen";
 }
 
 std::size_t PoolPlan::workspace_bytes(int threads) const {
-  std::size_t most = 0;
+  std::size_t most = impl_->is_total ? pool_totals_bytes(*impl_, threads) : 0;
   for (const auto* geometry : {&impl_->by_rows, &impl_->folded, &impl_->by_lanes}) {
     if (!geometry->has_value()) continue;
     const std::int64_t users =
@@ -164,10 +177,13 @@ PoolStrides strides_of(const PoolPlan::Impl& plan, const TensorView& view) {
 void PoolPlan::run(const TensorView& source, const TensorView& target, void* workspace,
                    int threads) const noexcept {
   if (impl_->batch() == 0) return;
-  if (!impl_->by_rows ||
-      !run_pool_tiles(*impl_, source, target, static_cast<char*>(workspace), threads)) {
-    run_pool_plain(*impl_, source, target, threads);
+  char* const memory = static_cast<char*>(workspace);
+  if (impl_->is_total && !uses_lanes(*impl_, source, target)) {
+    return run_pool_totals(*impl_, source, target, memory, threads);
   }
+  const bool has_tiles = impl_->is_total || impl_->by_rows;
+  if (has_tiles && run_pool_tiles(*impl_, source, target, memory, threads)) return;
+  run_pool_plain(*impl_, source, target, threads);
 }
 
 }  // namespace backops

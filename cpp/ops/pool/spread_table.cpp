@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/ints.h"
+
 namespace backops {
 
 namespace {
@@ -12,6 +14,9 @@ constexpr std::int64_t kLargestDigit = kSpreadBase - 1;
 // Columns of tiles that share no table, and tiles altogether.
 constexpr std::int64_t kMostOwnColumns = std::int64_t{1} << 24;
 constexpr std::int64_t kMostTiles = std::int64_t{1} << 24;
+
+// More than so many permutations of two vectors are slower than a gather.
+constexpr std::int64_t kMostSplits = 8;
 
 bool tiles_share(const AxisWindows& axis, std::int64_t tile_columns) {
   return axis.period() > 0 && tile_columns % axis.period() == 0;
@@ -56,8 +61,14 @@ struct SpreadTables::LaneCovers {
 SpreadTables::SpreadTables(const AxisWindows& axis, std::int64_t tile_columns, int width,
                            int levels)
     : width_(width), levels_(levels) {
-  terms_per_vector_ =
-      levels > 1 ? kLargestDigit * levels : std::max<std::int64_t>(1, axis.longest_cover());
+  // Terms of different levels are further apart where covers are of different lengths.
+  const bool drifts = levels > 1 && axis.period() == 0;
+  const std::int64_t span =
+      axis.longest_step() * (width - 1) + 1 + (drifts ? axis.longest_cover() : 0);
+  const std::int64_t splits = ceil_divide(span, 2 * width);
+  if (splits <= kMostSplits) splits_ = splits;
+  terms_per_vector_ = splits_ * (levels > 1 ? kLargestDigit * levels
+                                            : std::max<std::int64_t>(1, axis.longest_cover()));
   const bool may_share = tiles_share(axis, tile_columns);
   std::int32_t shared = -1;
   for (std::int64_t begin = 0; begin < axis.targets(); begin += tile_columns) {
@@ -82,6 +93,7 @@ SpreadTable SpreadTables::table(std::int64_t tile) const {
       entries_[static_cast<std::size_t>(entry_of_tile_[static_cast<std::size_t>(tile)])];
   return {terms_.data() + entry.first_term,
           terms_per_vector_,
+          splits_ > 1,
           patterns_.data(),
           entry.reach,
           entry.steady_begin,
@@ -143,7 +155,7 @@ void SpreadTables::find_steady_vectors(Entry& entry, std::int64_t whole_vectors)
 
 void SpreadTables::add_vector(const LaneCovers& lanes, Reach& reach) {
   std::vector<std::int64_t> position = lanes.first;
-  for (std::int64_t t = 0; t < terms_per_vector_; ++t) {
+  for (std::int64_t t = 0; t < terms_per_vector_ / splits_; ++t) {
     const int level = levels_ > 1 ? levels_ - 1 - static_cast<int>(t / kLargestDigit) : 0;
     std::uint32_t mask = 0;
     for (std::size_t lane = 0; lane < position.size(); ++lane) {
@@ -153,10 +165,29 @@ void SpreadTables::add_vector(const LaneCovers& lanes, Reach& reach) {
                       : t < count;
       if (has_term) mask |= 1u << lane;
     }
-    add_term(position, mask, level, reach);
+    split_term(position, mask, level, reach);
     for (std::size_t lane = 0; lane < position.size(); ++lane) {
       if ((mask >> lane & 1u) != 0) position[lane] += power(kSpreadBase, level);
     }
+  }
+}
+
+// The lanes of each two vectors of sources in turn.
+void SpreadTables::split_term(const std::vector<std::int64_t>& positions, std::uint32_t mask,
+                              int level, Reach& reach) {
+  if (splits_ == 1) return add_term(positions, mask, level, reach);
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t lane = 0; lane < positions.size(); ++lane) {
+    if ((mask >> lane & 1u) != 0) first = std::min(first, positions[lane]);
+  }
+  for (std::int64_t split = 0; split < splits_; ++split) {
+    std::uint32_t own = 0;
+    for (std::size_t lane = 0; lane < positions.size(); ++lane) {
+      const bool has_term = (mask >> lane & 1u) != 0;
+      const std::int64_t at = std::min(splits_ - 1, (positions[lane] - first) / (2 * width_));
+      if (has_term && at == split) own |= 1u << lane;
+    }
+    add_term(positions, own, level, reach);
   }
 }
 

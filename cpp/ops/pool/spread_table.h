@@ -44,12 +44,15 @@ class SpreadTables {
   void find_steady_vectors(Entry& entry, std::int64_t whole_vectors) const;
   bool follows(std::size_t term, std::int64_t step) const;
   void add_vector(const LaneCovers& lanes, Reach& reach);
+  void split_term(const std::vector<std::int64_t>& positions, std::uint32_t mask, int level,
+                  Reach& reach);
   void add_term(const std::vector<std::int64_t>& positions, std::uint32_t mask, int level,
                 Reach& reach);
   std::uint32_t pattern_number(const std::vector<std::int32_t>& pattern);
 
   int width_ = 0;
   int levels_ = 1;
+  std::int64_t splits_ = 1;  // entries of a term: each has the lanes within reach of two vectors
   std::int64_t terms_per_vector_ = 0;
   std::vector<SpreadTerm> terms_;
   std::vector<std::int32_t> patterns_;

@@ -259,7 +259,7 @@ CombineArgs TileWorker::combine_args(int axis) const {
   args.plane_factors = nullptr;
   args.run_factors = nullptr;
   args.columns = 0;
-  args.block = g_.axes[axis].longest_cover();
+  args.block = g_.block_of(axis);
   args.first_row = source_begin_[axis];
   args.axis_rows = g_.axes[axis].sources();
   args.scratch = at<void>(g_.partial);
@@ -388,7 +388,7 @@ void TileWorker::write_depth(std::int64_t source_depth, const Run& depth_run) {
 // As many as fit. Long runs end a step with a block, so that no partial sum is needed twice.
 std::int64_t TileWorker::runs_of_step(std::int64_t first_run) const {
   const std::int64_t count = std::min(g_.step_rows, run_count_[kRows] - first_run);
-  const std::int64_t block = g_.axes[kRows].longest_cover();
+  const std::int64_t block = g_.block_of(kRows);
   if (block <= kLongestDirectRun || first_run + count == run_count_[kRows]) return count;
   const Run* const runs = at<Run>(g_.runs[kRows]);
   const auto block_of = [&](std::int64_t r) {

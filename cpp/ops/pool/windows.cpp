@@ -161,6 +161,11 @@ std::int64_t AxisWindows::sharing_targets() const {
   return ceil_div(longest_, stride_);
 }
 
+std::int64_t AxisWindows::longest_step() const {
+  if (adaptive_) return ceil_div(sources(), targets());
+  return forward_ ? std::min(stride_, in_) : 1;
+}
+
 bool AxisWindows::is_inside(std::int64_t begin, std::int64_t end) const {
   if (adaptive_) return false;
   if (forward_)

@@ -76,6 +76,10 @@ class BACKOPS_API AxisWindows {
   bool covers_every_index_once() const { return once_; }
   // One source for every target: the result is constant along the axis.
   bool is_constant() const { return sources() == 1 && once_; }
+  // One target, the sum of every source.
+  bool is_total() const { return targets() == 1 && cover(0) == Cover{0, sources()}; }
+  // Neighbours share so few sources that sums of sums would not be worth their making.
+  bool is_summed_directly() const { return forward_ && sharing_targets() <= 2; }
   // Stride 1: target t is covered by the sources from t - slide_lead() on, as far as they exist.
   bool slides() const { return slides_; }
   std::int64_t slide_lead() const { return forward_ ? padding_ : kernel_ - 1 - padding_; }
@@ -85,6 +89,9 @@ class BACKOPS_API AxisWindows {
   std::int64_t covers_of(std::int64_t count) const;
   // About how many neighbouring targets share sources.
   std::int64_t sharing_targets() const;
+
+  // How far apart neighbouring targets' covers begin, at most.
+  std::int64_t longest_step() const;
 
   // Away from the borders, covers repeat after so many targets but for a shift; 0: they do not.
   std::int64_t period() const { return adaptive_ ? 0 : forward_ ? 1 : stride_; }

@@ -21,10 +21,12 @@ struct CombineCase {
   std::vector<Run> runs;  // rows counted on the whole axis
   std::int64_t axis_rows;
   bool own_weights, column_weights, flipped;
+  bool one_by_one;                  // long runs without blocks
+  bool run_factors, plane_factors;  // of elements
   std::int64_t gap;           // elements between rows of sums, bytes between rows of the tensors
   std::int64_t misalignment;  // likewise
 
-  std::vector<double> source, weights, column_factors;
+  std::vector<double> source, weights, column_factors, row_factors, own_factors;
   double scale;
 
   bool compact() const { return pass != Pass::target; }
@@ -85,6 +87,9 @@ void fill_case(Random& random, CombineCase& c) {
   // What becomes elements has been scaled before.
   c.scale = c.pass == Pass::target ? 1.0 : rounded_to(sum, random.real());
   if (c.pass == Pass::target) c.column_weights = false;
+  if (c.pass != Pass::target || c.own_weights) c.run_factors = c.plane_factors = false;
+  c.row_factors = random_values(random, sum, c.target_layout().rows);
+  c.own_factors = random_values(random, sum, c.planes);
 }
 
 // One call for the runs from `parts[i]` to before `parts[i + 1]`. A part sees its own rows only,
@@ -99,6 +104,8 @@ Memory run_combine(const CombineCase& c, const PoolKernels& kernels,
   const std::int64_t sum_bytes = bytes_of(sum_dtype(c.dtype));
   const Memory weights = packed_sums(c.dtype, c.weights, c.misalignment * sum_bytes);
   const Memory column_factors = packed_sums(c.dtype, c.column_factors, c.misalignment * sum_bytes);
+  const Memory row_factors = packed_sums(c.dtype, c.row_factors, c.misalignment * sum_bytes);
+  const Memory own_factors = packed_sums(c.dtype, c.own_factors, c.misalignment * sum_bytes);
   const Memory scratch(c.longest() * block_columns(c.longest()) * sum_bytes, sum_bytes);
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     if (parts[i] == parts[i + 1]) continue;
@@ -121,7 +128,9 @@ Memory run_combine(const CombineCase& c, const PoolKernels& kernels,
     args.weights = c.own_weights ? weights.data() + first_row * sum_bytes : nullptr;
     args.column_weights = c.column_weights ? column_factors.data() : nullptr;
     args.columns = c.columns;
-    args.block = c.longest();
+    args.block = c.one_by_one ? 0 : c.longest();
+    args.run_factors = c.run_factors ? row_factors.data() : nullptr;
+    args.plane_factors = c.plane_factors ? own_factors.data() : nullptr;
     args.first_row = first_row;
     args.axis_rows = c.axis_rows;
     args.scratch = scratch.data();
@@ -142,7 +151,9 @@ ExpectedRow expected_sum(const CombineCase& c, std::int64_t plane, const Run& ru
     double magnitude = 0;
     for (std::int64_t r = run.first; r < run.first + run.count; ++r) {
       const double weight = c.own_weights ? c.weights[static_cast<std::size_t>(r)] : c.scale;
-      const double factor = c.column_weights ? c.column_factors[static_cast<std::size_t>(j)] : 1;
+      double factor = c.column_weights ? c.column_factors[static_cast<std::size_t>(j)] : 1;
+      if (c.run_factors) factor *= c.row_factors[static_cast<std::size_t>(run.target)];
+      if (c.plane_factors) factor *= c.own_factors[static_cast<std::size_t>(plane)];
       const std::int64_t at = (plane * c.axis_rows + r) * c.columns + j;
       const long double term =
           static_cast<long double>(weight) * factor * c.source[static_cast<std::size_t>(at)];
@@ -183,6 +194,9 @@ void check_combine(Random& random, const CombineCase& c) {
     text += " axis_rows=" + std::to_string(c.axis_rows) + " cut=" + std::to_string(cut);
     text += std::string(c.own_weights ? " own_weights" : "") + (c.compact() ? " compact" : "");
     text += std::string(c.column_weights ? " column_weights" : "") + (c.flipped ? " flipped" : "");
+    text += std::string(c.one_by_one ? " one_by_one" : "");
+    text += std::string(c.run_factors ? " run_factors" : "");
+    text += std::string(c.plane_factors ? " plane_factors" : "");
     return text + " misalignment=" + std::to_string(c.misalignment);
   };
   {
@@ -206,6 +220,9 @@ CombineCase random_combine(Random& random, DType dtype, Pass pass, std::int64_t 
   c.own_weights = random.chance(0.5);
   c.column_weights = random.chance(0.5);
   c.flipped = random.chance(0.3);
+  c.one_by_one = random.chance(0.3);
+  c.run_factors = random.chance(0.3);
+  c.plane_factors = random.chance(0.3);
   c.gap = random.integer(0, 5);
   c.misalignment = random.integer(0, 7);
   return c;

@@ -146,6 +146,7 @@ inline void check_target(const Memory& memory, const Layout& layout,
 // One file each.
 void test_combine(DType dtype);
 void test_moves(DType dtype);
+void test_total(DType dtype);
 void test_conversions(DType dtype);
 
 }  // namespace test

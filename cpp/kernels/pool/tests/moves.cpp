@@ -33,8 +33,10 @@ struct MoveCase {
   Reach reach = Reach::one_vector;
   int base = 3, levels = 1;
   std::int64_t level_rows = 1;
+  bool splits_terms = false;  // spread
+  bool row_factors, column_factors;
   std::vector<Run> runs;
-  std::vector<double> source;
+  std::vector<double> source, of_rows, of_columns;
 
   // Levels are made of rows that follow each other; only passes that never use any take gaps.
   bool may_use_levels() const {
@@ -102,6 +104,7 @@ OwnedTable make_table(const MoveCase& c, int width) {
   table.view.terms = table.terms.data();
   table.view.terms_per_vector = static_cast<std::int64_t>(c.slots.size());
   table.view.patterns = table.patterns.data();
+  table.view.splits_terms = c.splits_terms;
   return table;
 }
 
@@ -113,7 +116,11 @@ Memory run_move(const MoveCase& c, const PoolKernels& kernels) {
   Memory target(to.bytes(), c.misalignment);
   const std::vector<std::int64_t> target_offsets = to.offsets();
   const OwnedTable table = make_table(c, kernels.width);
+  const Memory of_rows = packed_sums(c.dtype, c.of_rows, c.source_misalignment * sum_bytes);
+  const Memory of_columns = packed_sums(c.dtype, c.of_columns, c.source_misalignment * sum_bytes);
   SpreadArgs args{};
+  args.row_factors = c.row_factors ? of_rows.data() : nullptr;
+  args.column_factors = c.column_factors ? of_columns.data() : nullptr;
   args.level_pitch = (c.level_rows * c.source_columns + 15) / 16 * 16;
   const Memory scratch((c.levels - 1) * args.level_pitch * sum_bytes + kSlackBytes, sum_bytes);
   std::memset(scratch.data(), 0xff, scratch.size());
@@ -153,16 +160,19 @@ std::vector<std::pair<std::int64_t, std::int64_t>> pieces_of(const MoveCase& c, 
   return pieces;
 }
 
-ExpectedRow expected_move(const MoveCase& c, std::int64_t source_row) {
+ExpectedRow expected_move(const MoveCase& c, std::int64_t source_row, std::int64_t target_row) {
   ExpectedRow row;
   row.written = true;
   for (std::int64_t w = 0; w < c.columns; ++w) {
+    double factor = c.row_factors ? c.of_rows[static_cast<std::size_t>(target_row)] : 1;
+    if (c.column_factors) factor *= c.of_columns[static_cast<std::size_t>(w)];
     long double sum = 0;
     double magnitude = 0;
     std::int64_t terms = 0;
     for (const auto& [position, count] : pieces_of(c, w)) {
       for (std::int64_t i = position; i < position + count; ++i, ++terms) {
-        const double value = c.source[static_cast<std::size_t>(source_row * c.source_columns + i)];
+        const double value =
+            factor * c.source[static_cast<std::size_t>(source_row * c.source_columns + i)];
         sum += value;
         magnitude += std::fabs(value);
       }
@@ -179,7 +189,7 @@ void check_move(const MoveCase& c) {
   for (std::int64_t p = 0; p < c.planes; ++p) {
     for (std::int64_t r = 0; r < c.rows; ++r) {
       const Run& run = c.runs[static_cast<std::size_t>(r)];
-      const ExpectedRow row = expected_move(c, p * c.rows + r);
+      const ExpectedRow row = expected_move(c, p * c.rows + r, run.target);
       for (std::int64_t q = 0; q < run.repeat; ++q) {
         expected[static_cast<std::size_t>(p * layout.rows + run.target + q)] = row;
       }
@@ -192,6 +202,8 @@ void check_move(const MoveCase& c) {
            " slots=" + std::to_string(c.slots.size()) + " base=" + std::to_string(c.base) +
            " levels=" + std::to_string(c.levels) + " level_rows=" + std::to_string(c.level_rows) +
            " reach=" + std::to_string(static_cast<int>(c.reach)) +
+           (c.splits_terms ? " splits_terms" : "") + (c.row_factors ? " row_factors" : "") +
+           (c.column_factors ? " column_factors" : "") +
            " misalignment=" + std::to_string(c.misalignment);
   };
   const Memory generic = run_move(c, generic_of(c.dtype));
@@ -213,6 +225,9 @@ MoveCase random_move(Random& random, DType dtype, Move move, std::int64_t column
   c.planes = random.integer(1, 2);
   c.rows = random.integer(1, 3);
   c.flipped = random.chance(0.3);
+  c.splits_terms = random.chance(0.3);
+  c.row_factors = random.chance(0.3);
+  c.column_factors = move != Move::fill && random.chance(0.3);
   c.gap_bytes = random.integer(0, 9);
   c.misalignment = random.integer(0, 7);
   c.source_gap = random.integer(0, 3);
@@ -226,6 +241,8 @@ MoveCase random_move(Random& random, DType dtype, Move move, std::int64_t column
 }
 
 void fill_case(Random& random, MoveCase& c) {
+  c.of_rows = random_values(random, sum_dtype(c.dtype), c.target_layout().rows);
+  c.of_columns = random_values(random, sum_dtype(c.dtype), c.columns);
   c.source = random_values(random, sum_dtype(c.dtype), c.planes * c.rows * c.source_columns);
 }
 

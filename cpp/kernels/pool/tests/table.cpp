@@ -34,6 +34,7 @@ int main() {
   for (const backops::DType dtype : kDTypes) {
     test_combine(dtype);
     test_moves(dtype);
+    test_total(dtype);
     test_conversions(dtype);
   }
   return finish();
