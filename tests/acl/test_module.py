@@ -199,3 +199,32 @@ def test_documented_names():
         _ = acl.ACL_NONSENSE
     assert acl.aclrtGetSocName() == "Ascend910B1"
     assert acl.aclrtGetVersion()[-1] == Status.SUCCESS
+
+
+def test_forward_operators_take_arrays():
+    """A convolution with a bias, and the mean of what it made."""
+    values, weight, bias = np.ones((1, 1, 2, 2), "f4"), np.full((1, 1, 1, 1), 3, "f4"), [5.0]
+    made, mean = np.zeros((1, 1, 2, 2), np.float32), torch.zeros(1, 1, 1, 1)
+    x, w, y = (Spec(array.shape, data=array).create() for array in (values, weight, made))
+    b = Spec((1,), format=Format.ND, data=torch.tensor(bias)).create()
+    out = Spec((1, 1, 1, 1), data=mean).create()
+    one, none = int_array([1]), int_array([0])
+    for second, planned in (
+        (
+            acl.aclnnConvolution,
+            acl.aclnnConvolutionGetWorkspaceSize(
+                x, w, b, one, none, one, False, None, 1, y, acl.KEEP_DTYPE
+            ),
+        ),
+        (
+            acl.aclnnAdaptiveAvgPool2d,
+            acl.aclnnAdaptiveAvgPool2dGetWorkspaceSize(y, int_array([1, 1]), out),
+        ),
+    ):
+        size, executor = check(*planned)
+        check(second(np.empty(size, np.uint8), size, executor, None))
+    check(acl.aclDestroyTensor(b))
+    gc.collect()
+    check(acl.aclrtSynchronizeStream(None))
+    assert (made == 3 + 5).all()
+    assert (mean == 8).all()
