@@ -215,6 +215,20 @@ class LanesEngine : public ConvEngine {
       for (std::int64_t index = tiles.begin; index < tiles.end; ++index) {
         work_tile(b, part, own, tiles_.tile(index));
       }
+      for (std::int64_t block = own.begin; block < own.end; ++block) {
+        Sum* const total = sums(b, part, block);
+        if (!all_finite(total, weight_vectors() * width_)) sum_again(b, tiles, block, total);
+      }
+    }
+  }
+
+  // Numbers that are not finite may have met the zeros around the input.
+  void sum_again(const ConvBuffers& b, const Range& tiles, std::int64_t block, Sum* total) const {
+    std::fill_n(total, weight_vectors() * width_, Sum{0});
+    for (std::int64_t index = tiles.begin; index < tiles.end; ++index) {
+      const Tile tile = tiles_.tile(index);
+      bring(b, {block, block + 1}, tile);
+      sum_weights_carefully(scratch(b), tile, total);
     }
   }
 
@@ -227,8 +241,7 @@ class LanesEngine : public ConvEngine {
         parts_, part);
   }
 
-  void work_tile(const ConvBuffers& b, std::int64_t part, const Range& blocks,
-                 const Tile& tile) const {
+  void bring(const ConvBuffers& b, const Range& blocks, const Tile& tile) const {
     const Range groups = groups_of(blocks);
     for (std::int64_t o = 0; o < outputs_; ++o) {
       copy_.bring_planes(planes_, of_each_group(b.output, o, outputs_), tile.output, groups,
@@ -238,6 +251,11 @@ class LanesEngine : public ConvEngine {
       copy_.bring(of_each_group(b.input, i, inputs_), s_.in, tile.input, groups,
                   scratch(b) + outputs_ * output_volume_ + i * input_volume_, block_pitch_);
     }
+  }
+
+  void work_tile(const ConvBuffers& b, std::int64_t part, const Range& blocks,
+                 const Tile& tile) const {
+    bring(b, blocks, tile);
     for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
       const Sum* const own = scratch(b) + (block - blocks.begin) * block_pitch_;
       Sum* const total = sums(b, part, block);
@@ -285,6 +303,39 @@ class LanesEngine : public ConvEngine {
                             total + pair * s_.taps() * width_, s_.kernel[2], 1, 0, columns.size()});
       }
     });
+  }
+
+  // Tap by tap, over the outputs whose window has it inside the input.
+  void sum_weights_carefully(const Sum* own, const Tile& tile, Sum* total) const {
+    static constexpr std::int64_t kHere = 0;
+    const Sum* const inputs = own + outputs_ * output_volume_;
+    for_rows(tile.images, tile.outputs, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+      for (std::int64_t tap = 0; tap < s_.taps(); ++tap) {
+        const std::int64_t i = input_of(0, d, tap / (s_.kernel[1] * s_.kernel[2]));
+        const std::int64_t j = input_of(1, h, tap / s_.kernel[2] % s_.kernel[1]);
+        const Range columns = outputs_with(tap % s_.kernel[2], tile.outputs[2]);
+        if (i < 0 || i >= s_.in[0] || j < 0 || j >= s_.in[1] || columns.size() <= 0) continue;
+        const Sum* const output = own + tile.output.place(image, d, h, columns.begin) * width_;
+        const std::int64_t first = input_of(2, columns.begin, tap % s_.kernel[2]);
+        const Sum* const input = inputs + tile.input.place(image, i, j, first) * width_;
+        for (std::int64_t pair = 0; pair < outputs_ * inputs_; ++pair) {
+          kernels_.correlate({output + pair / inputs_ * output_volume_,
+                              input + pair % inputs_ * input_volume_, &kHere, 1, 1, width_, width_,
+                              s_.stride[2] * width_, columns.size(),
+                              total + (pair * s_.taps() + tap) * width_, 1, 1, 0, columns.size()});
+        }
+      }
+    });
+  }
+  std::int64_t input_of(int axis, std::int64_t output, std::int64_t tap) const {
+    return output * s_.stride[axis] - s_.padding[axis] + tap * s_.dilation[axis];
+  }
+  // Of these, whose window has a tap along the row inside the input.
+  Range outputs_with(std::int64_t tap, const Range& outputs) const {
+    const std::int64_t shift = tap * s_.dilation[2] - s_.padding[2];
+    const std::int64_t begin = ceil_divide(std::max<std::int64_t>(0, -shift), s_.stride[2]);
+    const std::int64_t end = floor_divide(s_.in[2] - 1 - shift, s_.stride[2]) + 1;
+    return common(outputs, {begin, end});
   }
 
   // A few rows at a time: they are still in the first-level cache when they are written. The taps
