@@ -505,8 +505,7 @@ def test_nan_of_grad_output_reaches_the_kernels_of_its_channel_only(name, dtype)
     arrays = (grad_output, input, weight)
     _, got, _ = case.backward(backops, *arrays, output_mask=mask)
     _, expected, _ = case.backward(reference, *arrays, output_mask=mask)
-    # A window that begins in the padding may multiply it, or not.
-    assert is_nan(got[channel])[is_nan(expected[channel])].all()
+    assert np.array_equal(is_nan(got[channel]), is_nan(expected[channel]))
     assert not is_nan(np.delete(got, channel, axis=0)).any()
 
 
@@ -523,18 +522,7 @@ def test_special_values_of_input_and_weight_reach_what_they_are_multiplied_with(
         arrays = (grad_output, with_special_values(input), weight)
     else:
         arrays = (grad_output, input, with_special_values(weight))
-    results = case.call(backops, *arrays)
-    if operator == "conv_backward" or which == "weight":
-        assert_close(results, case, arrays)
-        return
-    # The input of a transposed convolution is spread over the result and its padding. To the
-    # weight it may have been multiplied with the padding, or not.
-    mask = (False, True, False)
-    _, expected, _ = case.call(reference, *arrays, output_mask=mask)
-    assert is_nan(results[1])[is_nan(expected)].all()
-    is_reached = ~np.isfinite(arrays[1].astype(np.float64)).all(axis=channel_axes(case))
-    assert np.isfinite(results[1][~is_reached].astype(np.float64)).all()
-    assert_close((results[0], None, results[2]), case, arrays, output_mask=(True, False, True))
+    assert_close(case.call(backops, *arrays), case, arrays)
 
 
 def channel_axes(case):
