@@ -8,6 +8,7 @@ namespace backops::python {
 void bind_settings(nanobind::module_& m);
 void bind_pool(nanobind::module_& m);
 void bind_conv(nanobind::module_& m);
+void bind_conv_geometry(nanobind::module_& m);
 void bind_conv_plan(nanobind::module_& m);
 void bind_addresses(nanobind::module_& m);
 void bind_memory_bound(nanobind::module_& m);

@@ -1,4 +1,4 @@
-// Plans of convolutions, and what is known of a problem without one.
+// Plans of convolutions, and what they would be on other CPUs.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -125,25 +125,6 @@ ConvBackwardPlan plan_conv(nb::handle input_shape, nb::handle weight_shape, nb::
   }
 }
 
-// For those who compute the forward operator themselves, whose input is called x. Makes no plan.
-nb::tuple conv_geometry(nb::handle input_shape, nb::handle weight_shape, nb::handle stride,
-                        nb::handle padding, nb::handle dilation, nb::handle groups,
-                        nb::handle dtype, const std::string& operator_name,
-                        nb::handle output_padding) {
-  try {
-    const nb::str keep("keep");
-    const ConvProblem p =
-        read_problem(read_operator(operator_name), dtype, input_shape, weight_shape,
-                     {stride, padding, output_padding, dilation, groups, keep});
-    const LegalConvProblem legal(p);
-    return nb::make_tuple(as_tuple(legal.output_shape(), p.ndim), as_tuple(p.stride, p.rank),
-                          as_tuple(p.padding_before, p.rank), as_tuple(p.dilation, p.rank),
-                          p.groups, as_tuple(p.output_padding, p.rank));
-  } catch (const Error& error) {
-    raise_as_python(error, operator_name, forward_name);
-  }
-}
-
 // Which engine another CPU would take, with caches of so many bytes.
 std::string explain_conv_on(nb::handle input_shape, nb::handle weight_shape, nb::handle stride,
                             nb::handle padding, nb::handle dilation, nb::handle groups,
@@ -186,9 +167,6 @@ void bind_conv_plan(nb::module_& m) {
         "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(), "output_mask"_a.none(),
         "precision"_a.none(), "dtype"_a.none(), "operator"_a = "conv_backward",
         "output_padding"_a.none() = 0);
-  m.def("conv_geometry", conv_geometry, "input_shape"_a.none(), "weight_shape"_a.none(),
-        "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
-        "dtype"_a.none(), "operator"_a = "conv", "output_padding"_a.none() = 0);
   m.def("explain_conv", explain_conv_on, "input_shape"_a.none(), "weight_shape"_a.none(),
         "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
         "dtype"_a.none(), "capabilities"_a, "level1_bytes"_a, "level2_bytes"_a,

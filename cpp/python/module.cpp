@@ -20,6 +20,7 @@ NB_MODULE(_native, m) {
   bind_addresses(m);
   bind_pool(m);
   bind_conv(m);
+  bind_conv_geometry(m);
   bind_conv_plan(m);
   bind_xla(m);
 }

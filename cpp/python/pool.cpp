@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "ops/pool/plan.h"
-#include "ops/pool/windows.h"
 #include "python/arguments.h"
 #include "python/arrays.h"
 #include "python/cached_plans.h"
@@ -267,41 +266,20 @@ Plan plan_adaptive_avg_pool(const std::string& function, int rank, nb::handle in
                          [&](PoolProblem& problem) { set_adaptive(problem, output_size); });
 }
 
-// Per axis: where each output's window begins, and what it divides by.
-nb::list windows_of(const LegalPoolProblem& legal) {
-  const PoolProblem& p = legal.problem();
-  nb::list axes;
-  for (int axis = 0; axis < p.rank; ++axis) {
-    const std::int64_t in = p.input_shape[p.ndim - p.rank + axis];
-    const std::int64_t out = legal.output_shape()[p.ndim - p.rank + axis];
-    const AxisWindows windows =
-        p.adaptive ? AxisWindows::adaptive(in, out)
-                   : AxisWindows::fixed(in, out, p.kernel_size[axis], p.stride[axis],
-                                        p.padding[axis], p.count_include_pad);
-    nb::list begins, divisors;
-    for (std::int64_t o = 0; o < out; ++o) {
-      begins.append(windows.begin(o));
-      divisors.append(windows.divisor(o));
-    }
-    axes.append(nb::make_tuple(begins, divisors));
-  }
-  return axes;
-}
-
-// For those who compute the forward operator, whose input is called x. Makes no plan.
+// For those who call the forward operator by other ways; its input is called x. Makes no plan.
 template <class SetWindows>
 nb::tuple pool_geometry(const std::string& function, int rank, nb::handle input_shape,
                         nb::handle dtype, const SetWindows& set_windows_of) {
   try {
     PoolProblem p;
+    p.direction = PoolDirection::forward;
     p.rank = rank;
     p.dtype = read_dtype(dtype);
     set_input_shape(p, shape_of(input_shape, "{input}"));
     set_windows_of(p);
     const LegalPoolProblem legal(p);
     return nb::make_tuple(as_tuple(legal.output_shape(), p.ndim), as_tuple(p.kernel_size, rank),
-                          as_tuple(p.stride, rank), as_tuple(p.padding, rank), p.divisor_override,
-                          windows_of(legal));
+                          as_tuple(p.stride, rank), as_tuple(p.padding, rank), p.divisor_override);
   } catch (const Error& error) {
     raise_as_python(error, function, forward_name);
   }

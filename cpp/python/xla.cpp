@@ -8,9 +8,19 @@ namespace backops::python {
 namespace {
 
 nb::dict xla_handlers() {
+  const struct {
+    const char* name;
+    xla::Error* (*handler)(xla::Call* call) noexcept;
+  } all[] = {{"backops_pool", xla::pool},
+             {"backops_pool_backward", xla::pool_backward},
+             {"backops_conv", xla::conv},
+             {"backops_conv_grad_input", xla::conv_grad_input},
+             {"backops_conv_grad_weight", xla::conv_grad_weight},
+             {"backops_channel_sums", xla::channel_sums}};
   nb::dict handlers;
-  handlers["backops_pool_backward"] = nb::capsule(reinterpret_cast<void*>(xla::pool_backward));
-  handlers["backops_conv_backward"] = nb::capsule(reinterpret_cast<void*>(xla::conv_backward));
+  for (const auto& [name, handler] : all) {
+    handlers[name] = nb::capsule(reinterpret_cast<void*>(handler));
+  }
   return handlers;
 }
 

@@ -5,7 +5,11 @@
 
 namespace backops::xla {
 
+Error* pool(Call* call) noexcept;
 Error* pool_backward(Call* call) noexcept;
-Error* conv_backward(Call* call) noexcept;
+Error* conv(Call* call) noexcept;
+Error* conv_grad_input(Call* call) noexcept;
+Error* conv_grad_weight(Call* call) noexcept;
+Error* channel_sums(Call* call) noexcept;
 
 }  // namespace backops::xla

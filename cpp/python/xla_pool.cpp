@@ -1,9 +1,11 @@
-// What XLA calls for the gradient of pooling.
+// What XLA calls for pooling and its gradient.
 //
-//   argument   grad_output (..., C, *output sizes)
-//   result     grad_input (..., C, *input sizes): the axes before C are one batch
-//   attributes int64 arrays: rank, adaptive, and for fixed windows kernel_size, stride, padding,
-//              ceil_mode, count_include_pad, divisor_override (0: none)
+//   backops_pool           input -> output
+//   backops_pool_backward  grad_output -> grad_input
+//
+// Tensors are (..., C, *sizes): the axes before C are one batch. Attributes are int64 arrays: rank,
+// adaptive, and for fixed windows kernel_size, stride, padding, ceil_mode, count_include_pad,
+// divisor_override (0: none).
 #include "base/error.h"
 #include "python/cached_plans.h"
 #include "python/settings.h"
@@ -27,16 +29,15 @@ TensorView read_tensor(const Operands& operands, const char* name, int rank) {
   return view;
 }
 
-PoolProblem read_problem(const Call& call, const TensorView& grad_output,
-                         const TensorView& grad_input) {
+PoolProblem read_problem(const Call& call, const TensorView& input, const TensorView& output) {
   PoolProblem problem;
-  problem.rank = grad_input.ndim - 2;
-  problem.dtype = grad_input.dtype;
-  problem.ndim = grad_input.ndim;
-  std::copy(grad_input.shape, grad_input.shape + problem.ndim, problem.input_shape);
+  problem.rank = input.ndim - 2;
+  problem.dtype = input.dtype;
+  problem.ndim = input.ndim;
+  std::copy(input.shape, input.shape + problem.ndim, problem.input_shape);
   problem.adaptive = read_attribute(call, "adaptive") != 0;
   if (problem.adaptive) {
-    std::copy(grad_output.shape + 2, grad_output.shape + problem.ndim, problem.output_size);
+    std::copy(output.shape + 2, output.shape + problem.ndim, problem.output_size);
     return problem;
   }
   const auto axes = static_cast<std::size_t>(problem.rank);
@@ -49,23 +50,38 @@ PoolProblem read_problem(const Call& call, const TensorView& grad_output,
   return problem;
 }
 
-void run(const Call& call) {
+void run(const PoolProblem& problem, const TensorView& source, const TensorView& target) {
+  auto plan = python::find_plan(problem);
+  if (!plan) plan = python::make_plan(LegalPoolProblem(problem));
+  plan->check_source(source);
+  plan->check_target(target);
+  plan->check_memory(source, target);
+  const int threads = python::g_threads;
+  const python::Workspace workspace(plan->workspace_bytes(threads));
+  plan->run(source, target, workspace.data(), threads);
+}
+
+void run_forward(const Call& call) {
+  const int rank = read_rank(call, "rank");
+  const TensorView input = read_tensor(call.arguments, "input", rank);
+  const TensorView output = read_tensor(call.results, "output", rank);
+  PoolProblem problem = read_problem(call, input, output);
+  problem.direction = PoolDirection::forward;
+  run(problem, input, output);
+}
+
+void run_backward(const Call& call) {
   const int rank = read_rank(call, "rank");
   const TensorView grad_output = read_tensor(call.arguments, "grad_output", rank);
   const TensorView grad_input = read_tensor(call.results, "grad_input", rank);
-  const PoolProblem problem = read_problem(call, grad_output, grad_input);
-  auto plan = python::find_plan(problem);
-  if (!plan) plan = python::make_plan(LegalPoolProblem(problem));
-  plan->check_source(grad_output);
-  plan->check_target(grad_input);
-  plan->check_memory(grad_output, grad_input);
-  const int threads = python::g_threads;
-  const python::Workspace workspace(plan->workspace_bytes(threads));
-  plan->run(grad_output, grad_input, workspace.data(), threads);
+  run(read_problem(call, grad_input, grad_output), grad_output, grad_input);
 }
 
 }  // namespace
 
-Error* pool_backward(Call* call) noexcept { return handle(call, "backops_pool_backward", run); }
+Error* pool(Call* call) noexcept { return handle(call, "backops_pool", run_forward); }
+Error* pool_backward(Call* call) noexcept {
+  return handle(call, "backops_pool_backward", run_backward);
+}
 
 }  // namespace backops::xla

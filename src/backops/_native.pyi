@@ -1,9 +1,10 @@
 from typing import Any, TypeAlias
 
 _Ints: TypeAlias = tuple[int, ...]
-# Output shape, kernel_size, stride, padding, divisor_override, and per axis where each window
-# begins and what it divides by.
-_PoolGeometry: TypeAlias = tuple[_Ints, _Ints, _Ints, _Ints, int, list[tuple[list[int], list[int]]]]
+# Output shape, kernel_size, stride, padding, divisor_override.
+_PoolGeometry: TypeAlias = tuple[_Ints, _Ints, _Ints, _Ints, int]
+# Output shape, stride, padding before, dilation, groups, output_padding, padding after.
+_ConvGeometry: TypeAlias = tuple[_Ints, _Ints, _Ints, _Ints, int, _Ints, _Ints]
 
 __version__: str
 
@@ -234,7 +235,7 @@ def conv_geometry(
     dtype: Any,
     operator: str = ...,
     output_padding: Any = ...,
-) -> tuple[_Ints, _Ints, _Ints, _Ints, int, _Ints]: ...
+) -> _ConvGeometry: ...
 def xla_handlers() -> dict[str, Any]: ...
 
 class ConvPlan:

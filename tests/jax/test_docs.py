@@ -14,7 +14,7 @@ def test_examples_of_docstrings_run():
     names = {"jnp": jnp, "backops": backops}
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
     things = {"backops.jax": backops.jax}
-    things |= {name: getattr(backops.jax, name) for name in backops.jax.__all__}
+    things |= {name: getattr(backops.jax, name) for name in backops.jax.__all__ if name.islower()}
     for name, thing in things.items():
         test = parser.get_doctest(thing.__doc__, dict(names), name, None, 0)
         assert test.examples, f"{name} shows no example"

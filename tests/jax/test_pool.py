@@ -1,5 +1,7 @@
 """Pooling of backops.jax against the definition, the reference and XLA's own derivatives."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from jax.test_util import check_grads
 import backops
 import backops.jax
 from tests.support.arrays import jax_x64
+from tests.support.cases import per_axis
 from tests.support.floats import DTYPES, round_to, same_bits
 from tests.support.pool_cases import find_case, make_grad
 from tests.support.pool_compare import assert_close
@@ -91,11 +94,14 @@ def test_float64_where_jax_has_it(name):
         check(find_case(name), "float64")
 
 
-def test_gradient_is_that_of_the_numpy_operator_bit_by_bit():
+def test_both_directions_are_those_of_numpy_operators_bit_by_bit():
     case = find_case("overlap_2d")
     grad = make_grad(case, "bfloat16")
     _, gradient = forward_and_gradient(case, make_input(case, "bfloat16"), grad)
     assert same_bits(gradient, case.backward(backops, grad))
+    x = make_input(case, "bfloat16")
+    y = backops.avg_pool2d(x, *case.positional, **case.keywords)
+    assert same_bits(np.asarray(pool(case, x)), y)
 
 
 def test_gradient_agrees_with_xla():
@@ -110,13 +116,18 @@ def test_gradient_agrees_with_xla():
     np.testing.assert_allclose(ours, jax.grad(by_xla)(x), rtol=1e-5, atol=1e-7)
 
 
-def test_gradient_is_computed_by_the_handler_and_forward_is_not():
+def test_both_directions_are_computed_by_handlers():
     def f(x):
-        return backops.jax.adaptive_avg_pool1d(x, 3).sum()
+        return jnp.sin(backops.jax.adaptive_avg_pool1d(x, 3)).sum()
 
-    x = jnp.ones((1, 2, 7))
-    assert "backops_pool_backward" in jax.jit(jax.grad(f)).lower(x).as_text()
-    assert "backops_pool_backward" not in jax.jit(f).lower(x).as_text()
+    def calls(function):
+        text = jax.jit(function).lower(jnp.ones((1, 2, 7))).as_text()
+        return re.findall(r"custom_call @backops_(\w+)", text)
+
+    assert calls(f) == ["pool"]
+    assert calls(jax.grad(f)) == ["pool", "pool_backward"]
+    # Of a linear function the gradient needs no more than itself.
+    assert calls(jax.grad(lambda x: backops.jax.avg_pool1d(x, 2).sum())) == ["pool_backward"]
 
 
 @pytest.mark.parametrize("name", ["unbatched_2d", "unbatched_adaptive_1d"])
@@ -137,11 +148,39 @@ def test_vmap_over_any_axis_and_twice(name):
 
 
 @pytest.mark.parametrize("name", ["divisor_exclude_pad_ceil", "unbatched_adaptive_2d"])
-def test_gradients_of_gradients(name):
+def test_derivatives_of_derivatives(name):
     case = find_case(name)
     with jax_x64():
         x = jnp.asarray(make_input(case, "float64"))
-        check_grads(jax.jit(lambda x: jnp.sin(pool(case, x))), (x,), order=2, modes=["rev"])
+        check_grads(jax.jit(lambda x: jnp.sin(pool(case, x))), (x,), order=3)
+
+
+@pytest.mark.parametrize("name", ["ceil_mode_overhang_padded", "adaptive_uneven_1d"])
+def test_linear_transpose_is_the_gradient(name):
+    case = find_case(name)
+    x, grad = make_input(case, "float32"), make_grad(case, "float32")
+    back = jax.linear_transpose(lambda x: pool(case, x), x)
+    assert same_bits(np.asarray(back(grad)[0]), case.backward(backops, grad))
+    (again,) = jax.linear_transpose(lambda g: back(g)[0], grad)(x)
+    assert same_bits(np.asarray(again), np.asarray(pool(case, x)))
+
+
+def test_jacobians_in_both_directions_are_the_same():
+    x = jnp.arange(12.0).reshape(1, 2, 6)
+
+    def f(x):
+        return backops.jax.avg_pool1d(x, 3, 2, 1)
+
+    np.testing.assert_array_equal(jax.jacfwd(f)(x), jax.jacrev(f)(x))
+    assert not np.any(jax.hessian(lambda x: f(x).sum())(x))
+
+
+def test_integers_are_exact():
+    case = find_case("kernel_equals_stride_2d_with_rest")
+    x = np.random.default_rng(0).integers(-8, 9, case.input_shape).astype(np.float32)
+    window = np.prod(per_axis(case.kernel_size, case.rank))
+    sums = backops.jax.avg_pool2d(x, *case.positional, **{**case.keywords, "divisor_override": 1})
+    np.testing.assert_array_equal(sums, np.round(forward(case, x.astype(np.float64)) * window))
 
 
 def test_nan_reaches_exactly_its_windows():
@@ -156,6 +195,6 @@ def test_nan_reaches_exactly_its_windows():
 
 def test_output_size_none_keeps_the_axis():
     x = np.arange(24, dtype=np.float32).reshape(1, 4, 6)
-    y = backops.jax.adaptive_avg_pool2d(x, (None, 2))
-    np.testing.assert_array_equal(y, x.reshape(1, 4, 2, 3).mean(-1))
+    y = backops.jax.adaptive_avg_pool2d(x, (None, 3))
+    np.testing.assert_array_equal(y, x.reshape(1, 4, 3, 2).mean(-1))
     np.testing.assert_array_equal(backops.jax.adaptive_avg_pool2d(x, None), x)

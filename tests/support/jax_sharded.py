@@ -27,6 +27,10 @@ def conv(**keywords):
     return lambda x, *weights: backops.jax.conv(x, *weights, **keywords)
 
 
+def conv_transpose(**keywords):
+    return lambda x, *weights: backops.jax.conv_transpose(x, *weights, **keywords)
+
+
 # Function, x, and the weights that every device has whole.
 PROBLEMS = {
     "avg_pool1d": (pool("avg_pool1d", 3, 2, 1), normal(8, 4, 11)),
@@ -38,6 +42,7 @@ PROBLEMS = {
     "conv2d": (conv(stride=2, padding=1), normal(8, 4, 8, 8), normal(6, 4, 3, 3), normal(6)),
     "depthwise": (conv(padding=1, groups=4), normal(8, 4, 6, 7), normal(4, 1, 3, 3), normal(4)),
     "groups": (conv(groups=2), normal(8, 4, 6, 7), normal(6, 2, 3, 3)),
+    "transpose": (conv_transpose(stride=2), normal(8, 4, 5, 6), normal(4, 3, 3, 3), normal(3)),
 }
 
 
@@ -169,21 +174,41 @@ def check_explicit():
             assert_same(gradient(*given), expected, (problem, "not compiled"))
 
 
+def assert_in_parts(function, given, what):
+    """Each device computes its own part: nothing is gathered, no call sees the whole batch of 8."""
+    text = jax.jit(function).lower(*given).compile().as_text()
+    assert "all-gather" not in text, what
+    calls = re.findall(r"= (.*) custom-call\(.*backops_", text)
+    assert calls, what
+    assert not any(re.search(r"\[8,", call) for call in calls), (what, calls)
+
+
 def check_explicit_parts():
-    """Each device computes its own part: nothing is gathered, and the result stays split."""
     mesh = jax.make_mesh((4,), ("a",), axis_types=(AxisType.Explicit,))
     with jax.set_mesh(mesh):
         for problem, (function, *operands) in PROBLEMS.items():
             given = put(mesh, P("a"), *operands)
             assert jax.typeof(function(*given)).sharding.spec[0] == "a", problem
             gradient = jax.grad(functools.partial(loss, function), tuple(range(len(given))))
-            text = jax.jit(gradient).lower(*given).compile().as_text()
-            assert "backops_" in text, problem
-            assert "all-gather" not in text, problem
-            # A call on a part: the batch of 8 is 2 in each.
-            calls = re.findall(r"= (.*) custom-call\(.*backops_", text)
-            assert calls, problem
-            assert not any(re.search(r"\[8,", call) for call in calls), (problem, calls)
+            assert_in_parts(function, given, problem)
+            assert_in_parts(gradient, given, problem)
+
+
+def check_explicit_bias():
+    """The gradient of a bias alone, and what it changes."""
+    mesh = jax.make_mesh((4,), ("a",), axis_types=(AxisType.Explicit,))
+    function, x, weight, bias = PROBLEMS["conv2d"]
+
+    def change(x, weight, bias):
+        return jax.jvp(lambda bias: function(x, weight, bias), (bias,), (bias,))
+
+    gradient = jax.grad(functools.partial(loss, function), 2)
+    expected = *change(x, weight, bias), gradient(x, weight, bias)
+    with jax.set_mesh(mesh):
+        given = put(mesh, P("a"), x, weight, bias)
+        got = *jax.jit(change)(*given), jax.jit(gradient)(*given)
+        assert_same(got, expected, "bias")
+        assert jax.typeof(got[1]) == jax.typeof(got[0])
 
 
 def check_explicit_others():
@@ -231,8 +256,65 @@ def check_explicit_inside_shard_map():
 
 
 def check_auto():
-    mesh = jax.make_mesh((4,), ("a",), axis_types=(AxisType.Auto,))
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
     for problem, (function, *operands) in PROBLEMS.items():
         gradient = jax.grad(functools.partial(loss, function), tuple(range(len(operands))))
-        got = jax.jit(gradient)(*put(mesh, P("a"), *operands))
-        assert_same(got, gradients(problem), problem)
+        expected = gradients(problem)
+        for split in (P("a"), P(("a", "b")), P("a", None, "b"), P(None, None, "a"), P()):
+            # The last axes of these do not divide into two.
+            if operands[0].shape[2] % 2 and len(split) > 2:
+                continue
+            given = put(mesh, split, *operands)
+            got = jax.jit(gradient)(*given)
+            assert_same(got, expected, (problem, split))
+            assert_same([jax.jit(function)(*given)], [function(*operands)], (problem, split))
+
+
+def check_auto_parts():
+    """Batches stay split, also in the gradient of the input; sums over parts are added."""
+    mesh = jax.make_mesh((4,), ("a",), axis_types=(AxisType.Auto,))
+    for problem, (function, *operands) in PROBLEMS.items():
+        given = put(mesh, P("a"), *operands)
+        gradient = jax.grad(functools.partial(loss, function), tuple(range(len(given))))
+        assert_in_parts(function, given, problem)
+        assert_in_parts(gradient, given, problem)
+        y, (grad_input, *others) = jax.jit(function)(*given), jax.jit(gradient)(*given)
+        for kept in (y, grad_input):
+            assert kept.sharding.spec[0] == "a", (problem, kept.sharding)
+        for whole in others:
+            assert whole.sharding.is_fully_replicated, (problem, whole.sharding)
+
+
+def check_auto_channels():
+    """Pooling keeps splits of channels; a convolution's weight that is split is gathered."""
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    function, x = PROBLEMS["avg_pool2d"]
+    given = put(mesh, P("a", "b"), x)
+    assert_in_parts(function, given, "channels")
+    assert jax.jit(function)(*given).sharding.spec == P("a", "b")
+    function, x, weight, bias = PROBLEMS["conv2d"]
+    given = put(mesh, P("a"), x) + put(mesh, P("b"), weight) + put(mesh, P("b"), bias)
+    gradient = jax.grad(functools.partial(loss, function), (0, 1, 2))
+    assert_same(jax.jit(gradient)(*given), gradients("conv2d"), "weight")
+
+
+def check_auto_transforms():
+    """Forward mode, gradients of gradients, vmap and checkpoint on split arrays."""
+    mesh = jax.make_mesh((4,), ("a",), axis_types=(AxisType.Auto,))
+    for problem in ("avg_pool2d", "conv2d", "transpose"):
+        function, *operands = PROBLEMS[problem]
+        given = put(mesh, P("a"), *operands)
+        numbers = tuple(range(len(operands)))
+
+        def pushed(*operands, function=function):
+            return jax.jvp(function, operands, operands)
+
+        def one_by_one(x, *weights, function=function):
+            return jax.vmap(lambda x: jax.checkpoint(function)(x, *weights))(x)
+
+        assert_same(jax.jit(pushed)(*given), pushed(*operands), problem)
+        assert_in_parts(pushed, given, problem)
+        assert_same([jax.jit(one_by_one)(*given)], [function(*operands)], problem)
+        penalty = jax.grad(functools.partial(second_order, function), numbers)
+        assert_same(jax.jit(penalty)(*given), gradients(problem, second_order), problem)
+        assert_in_parts(penalty, given, problem)

@@ -225,7 +225,7 @@ def _convolution(
     operator = function.removesuffix("_backward")
     is_transposed = operator == "conv_transpose"
     *shared, dilation, groups = parameters
-    made, strides, paddings, dilations, group_count, _ = _native.conv_geometry(
+    made, strides, paddings, dilations, group_count, *_ = _native.conv_geometry(
         shape, weight_shape, shared[0], shared[1], dilation, groups, dtype.name, operator,
         shared[2] if is_transposed else 0,
     )  # fmt: skip

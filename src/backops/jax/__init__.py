@@ -1,4 +1,4 @@
-"""Pooling and convolution for JAX: forward by XLA, backward by backops.
+"""Pooling and convolution for JAX, forward and backward, by backops.
 
 >>> import jax, jax.numpy as jnp
 >>> import backops.jax
@@ -8,15 +8,16 @@
 Array([[0.25, 0.25, 0.25, 0.25],
        [0.25, 0.25, 0.25, 0.25]], dtype=float32)
 
-The functions work under ``jit``, ``grad`` (of any order), ``vmap`` and ``checkpoint``, on the CPU,
-in float16, bfloat16 and float32, and in float64 where ``jax_enable_x64`` is set. Sums are float32
-at least and are rounded once. Bad arguments raise the exceptions of :mod:`backops` while JAX
-traces, before anything runs.
+The functions work under ``jit``, ``vmap``, ``checkpoint`` and derivatives of any order in both
+modes, on the CPU, in float16, bfloat16 and float32, and in float64 where ``jax_enable_x64`` is set.
+Sums are float32 at least and are rounded once. Bad arguments raise the exceptions of
+:mod:`backops` while JAX traces, before anything runs.
+
+``CUSTOM_CALLS`` are the names of what compiled programs call, for ``jax.export``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 try:
@@ -24,11 +25,13 @@ try:
 except ImportError as missing:
     raise ImportError("backops.jax needs JAX 0.5 or newer: pip install jax") from missing
 
-from backops._ops import Axes
+from backops._ops import Axes, OutputSize
 from backops.jax import _pool
-from backops.jax._conv import conv
+from backops.jax._conv import conv, conv_transpose
+from backops.jax._ffi import CUSTOM_CALLS
 
 __all__ = [
+    "CUSTOM_CALLS",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
@@ -36,6 +39,7 @@ __all__ = [
     "avg_pool2d",
     "avg_pool3d",
     "conv",
+    "conv_transpose",
 ]
 
 
@@ -116,7 +120,7 @@ def avg_pool3d(
     )  # fmt: skip
 
 
-def adaptive_avg_pool1d(x: Any, output_size: int | Sequence[int | None] | None) -> Any:
+def adaptive_avg_pool1d(x: Any, output_size: OutputSize) -> Any:
     """1-D adaptive average pooling of ``(N, C, L)`` or ``(C, L)``.
 
     >>> backops.jax.adaptive_avg_pool1d(jnp.arange(4.0).reshape(1, 4), 2)
@@ -127,7 +131,7 @@ def adaptive_avg_pool1d(x: Any, output_size: int | Sequence[int | None] | None) 
     return _pool.adaptive("adaptive_avg_pool1d", 1, x, output_size)
 
 
-def adaptive_avg_pool2d(x: Any, output_size: int | Sequence[int | None] | None) -> Any:
+def adaptive_avg_pool2d(x: Any, output_size: OutputSize) -> Any:
     """2-D adaptive average pooling of ``(N, C, H, W)`` or ``(C, H, W)``.
 
     >>> backops.jax.adaptive_avg_pool2d(jnp.arange(8.0).reshape(1, 2, 4), (1, 2))
@@ -143,7 +147,7 @@ def adaptive_avg_pool2d(x: Any, output_size: int | Sequence[int | None] | None) 
     return _pool.adaptive("adaptive_avg_pool2d", 2, x, output_size)
 
 
-def adaptive_avg_pool3d(x: Any, output_size: int | Sequence[int | None] | None) -> Any:
+def adaptive_avg_pool3d(x: Any, output_size: OutputSize) -> Any:
     """3-D adaptive average pooling of ``(N, C, D, H, W)`` or ``(C, D, H, W)``.
 
     >>> backops.jax.adaptive_avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 1)

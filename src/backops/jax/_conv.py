@@ -1,38 +1,55 @@
-"""Convolution: forward by XLA, backward by backops.
+"""Convolution and transposed convolution.
 
-`conv` is a primitive of its own around a `jax.custom_vjp` function. The primitive is there for
-vmap: with one weight for the whole batch it becomes one convolution with a larger N, and so does
-its gradient. A custom_vjp function alone would give vmap a weight gradient per example, to be
-summed afterwards. The rule for derivatives is custom_vjp's.
+Both are bilinear maps of x and a weight. The map and its two gradients are three operators, of
+which each is the derivative and the transpose of the others:
+
+    apply(x, weight) -> y     grad_input(y, weight) -> x     grad_weight(y, x) -> weight
+
+so all derivatives of any order, in either mode, are made of them. `vmap` of x alone makes one
+convolution with a larger N; otherwise operands get a leading axis, of size 1 where they are the
+same for all, and the convolutions run one after the other.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
-import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching
 
 from backops import _native
 from backops._ops import Axes
 from backops.errors import DTypeError, ShapeError
 from backops.jax import _ffi, _sharding
+from backops.jax._operator import Operator, transposes
 
 
 @dataclass(frozen=True)
 class _Conv:
-    """The parameters of a convolution, one int per spatial axis."""
+    """A convolution of arrays with certain spatial sizes; one int per spatial axis."""
 
+    transposed: bool
     stride: tuple[int, ...]
-    padding: tuple[int, ...]
+    padding_before: tuple[int, ...]
+    padding_after: tuple[int, ...]
+    output_padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
+    input_size: tuple[int, ...]
+    kernel_size: tuple[int, ...]
+    output_size: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.stride)
+
+    def attributes(self) -> dict[str, Any]:
+        names = ("stride", "padding_before", "padding_after", "output_padding", "dilation")
+        axes = {name: getattr(self, name) for name in names}
+        return {"rank": self.rank, "transposed": self.transposed, "groups": self.groups, **axes}
 
 
 def conv(
@@ -41,7 +58,7 @@ def conv(
     bias: Any = None,
     *,
     stride: Axes = 1,
-    padding: Axes = 0,
+    padding: Axes | str | Sequence[tuple[int, int]] = 0,
     dilation: Axes = 1,
     groups: int = 1,
 ) -> Any:
@@ -55,229 +72,271 @@ def conv(
         x: ``(N, C_in, *spatial)`` or without ``N``; float16, bfloat16, float32 or float64.
         weight: ``(C_out, C_in / groups, *kernel)``, of the same dtype.
         bias: ``(C_out,)``, of the same dtype, or None.
-        stride, padding, dilation: an int, or a sequence of one int or one per spatial axis.
+        stride, dilation: an int, or a sequence of one int or one per spatial axis.
+        padding: likewise; or a pair of ints per spatial axis, the zeros before and after; or
+            ``"VALID"``, none; or ``"SAME"``, as many outputs as inputs, divided by the stride and
+            rounded up.
         groups: into how many independent convolutions the channels are divided.
 
     Raises DTypeError, ShapeError or ParamError of :mod:`backops`.
     """
-    x, weight = jnp.asarray(x), jnp.asarray(weight)
-    _, strides, paddings, dilations, group_count, _ = _native.conv_geometry(
-        x.shape, weight.shape, stride, padding, dilation, groups, x.dtype.name
+    return _convolve("conv", x, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Axes = 1,
+    padding: Axes | Sequence[tuple[int, int]] = 0,
+    output_padding: Axes = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+) -> Any:
+    """Transposed convolution over one to three axes, as PyTorch defines it.
+
+    >>> x = jnp.arange(3.0).reshape(1, 3)
+    >>> backops.jax.conv_transpose(x, jnp.array([[[1.0, 10.0]]]), stride=2)
+    Array([[ 0.,  0.,  1., 10.,  2., 20.]], dtype=float32)
+
+    Arguments:
+        x: ``(N, C_in, *spatial)`` or without ``N``; float16, bfloat16, float32 or float64.
+        weight: ``(C_in, C_out / groups, *kernel)``, of the same dtype.
+        bias: ``(C_out,)``, of the same dtype, or None.
+        stride, dilation: an int, or a sequence of one int or one per spatial axis.
+        padding: likewise, or a pair of ints per spatial axis: how much of the result is cut off.
+        output_padding: likewise, how much is added behind the result; less than the stride or the
+            dilation.
+        groups: into how many independent convolutions the channels are divided.
+
+    Raises DTypeError, ShapeError or ParamError of :mod:`backops`.
+    """
+    return _convolve(
+        "conv_transpose", x, weight, bias, stride, padding, dilation, groups, output_padding
     )
+
+
+def _convolve(
+    function: str,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Axes,
+    padding: Any,
+    dilation: Axes,
+    groups: int,
+    output_padding: Axes = 0,
+) -> Any:
+    x, weight = jnp.asarray(x), jnp.asarray(weight)
+    shape = _ffi.known_shape(function, x.shape, x.ndim - weight.ndim + 1)
+    output_shape, strides, before, dilations, group_count, output_paddings, after = (
+        _native.conv_geometry(
+            shape, weight.shape, stride, padding, dilation, groups, x.dtype.name, function,
+            output_padding,
+        )
+    )  # fmt: skip
+    rank = weight.ndim - 2
+    how = _Conv(
+        function == "conv_transpose", strides, before, after, output_paddings, dilations,
+        group_count, shape[-rank:], weight.shape[2:], output_shape[-rank:],
+    )  # fmt: skip
     operands = [x if x.ndim == weight.ndim else x[None], weight]
     if bias is not None:
         operands.append(jnp.asarray(bias))
-    _check(*operands)
-    parameters = _Conv(strides, paddings, dilations, group_count)
-    result = _sharding.over_parts(functools.partial(_bind, parameters), *operands, keeps=1)
+    _check(function, output_shape[-rank - 1], *operands)
+    result = apply(*operands, how=how)
     return result if x.ndim == weight.ndim else result[0]
 
 
-def _bind(parameters: _Conv, *operands: Any) -> Any:
-    operands = tuple(_sharding.vary_as(operand, *operands) for operand in operands)
-    return _conv_p.bind(*operands, conv=parameters)
-
-
-def _check(x: Any, weight: Any, bias: Any = None) -> None:
-    """What the core cannot see: it knows one dtype and no bias."""
+def _check(function: str, channels: int, x: Any, weight: Any, bias: Any = None) -> None:
+    """What the core is told only when it runs."""
     for name, operand in (("weight", weight), ("bias", bias)):
         if operand is not None and operand.dtype != x.dtype:
-            raise DTypeError(f"conv: {name} is {operand.dtype}, expected {x.dtype} like x")
-    if bias is not None and bias.shape != weight.shape[:1]:
+            raise DTypeError(f"{function}: {name} is {operand.dtype}, expected {x.dtype} like x")
+    if bias is not None and bias.shape != (channels,):
         raise ShapeError(
-            f"conv: bias is {bias.shape}, expected one element per output channel, "
-            f"{weight.shape[:1]}"
+            f"{function}: bias is {bias.shape}, expected one element per output channel, "
+            f"{(channels,)}"
         )
 
 
-# Forward
-
-_MOST_TAPS = 64
+# The operators. Axes before those of one convolution are vmap's.
 
 
-def _convolve(x: Any, weight: Any, conv: _Conv) -> Any:
-    padding = [(size, size) for size in conv.padding]
-    depthwise = weight.shape[0] == x.shape[1] == conv.groups
-    if depthwise and math.prod(weight.shape[2:]) <= _MOST_TAPS:
-        return _sum_taps(jnp.pad(x, [(0, 0), (0, 0), *padding]), weight, conv)
-    return jax.lax.conv_general_dilated(
-        x,
-        weight,
-        conv.stride,
-        padding,
-        rhs_dilation=conv.dilation,
-        feature_group_count=conv.groups,
-    )
+def _leading(how: _Conv, *shapes: Any) -> tuple[Any, ...]:
+    return jnp.broadcast_shapes(*(shape[: -how.rank - 2] for shape in shapes))
 
 
-def _sum_taps(padded: Any, weight: Any, conv: _Conv) -> Any:
-    """A depthwise convolution, one product per element of the kernel.
-
-    XLA makes one loop of it, 15 to 40 times as fast as its own convolution of such a shape.
-    """
-    kernel = weight.shape[2:]
-    spans = [
-        (size - dilation * (taps - 1) - 1) // stride * stride + 1
-        for size, taps, stride, dilation in zip(
-            padded.shape[2:], kernel, conv.stride, conv.dilation, strict=True
-        )
-    ]
-    products = []
-    for tap in itertools.product(*map(range, kernel)):
-        starts = [i * dilation for i, dilation in zip(tap, conv.dilation, strict=True)]
-        limits = [start + span for start, span in zip(starts, spans, strict=True)]
-        part = jax.lax.slice(
-            padded, (0, 0, *starts), (*padded.shape[:2], *limits), (1, 1, *conv.stride)
-        )
-        factor = weight[(slice(None), 0, *tap)].reshape(1, -1, *(1,) * len(kernel))
-        products.append(part * factor)
-    return functools.reduce(jnp.add, products)
+def _channels(how: _Conv, weight: Any) -> tuple[Any, Any]:
+    """Of x and of y."""
+    first, second = weight[-how.rank - 2], how.groups * weight[-how.rank - 1]
+    return (first, second) if how.transposed else (second, first)
 
 
-def _forward(x: Any, weight: Any, bias: Any = None, *, conv: _Conv) -> Any:
-    dtype = _ffi.sum_dtype(x.dtype)
-    result = _convolve(x.astype(dtype), weight.astype(dtype), conv)
-    if bias is not None:
-        result += bias.astype(dtype).reshape(1, -1, *(1,) * len(conv.stride))
-    return result.astype(x.dtype)
+def _apply_shape(how: _Conv, x: Any, weight: Any, *bias: Any) -> tuple[Any, ...]:
+    leading = _leading(how, x, weight, *((*b[:-1], *weight[-how.rank - 2 :]) for b in bias))
+    return (*leading, x[-how.rank - 2], _channels(how, weight)[1], *how.output_size)
 
 
-# Backward
+def _grad_input_shape(how: _Conv, y: Any, weight: Any) -> tuple[Any, ...]:
+    channels = _channels(how, weight)[0]
+    return (*_leading(how, y, weight), y[-how.rank - 2], channels, *how.input_size)
+
+
+def _grad_weight_shape(how: _Conv, y: Any, x: Any) -> tuple[Any, ...]:
+    channels = [shape[-how.rank - 1] for shape in (y, x)]
+    first, second = channels[::-1] if how.transposed else channels
+    return (*_leading(how, y, x), first, second // how.groups, *how.kernel_size)
+
+
+def _batch_axis(how: _Conv, ndim: int) -> range:
+    return range(ndim - how.rank - 2, ndim - how.rank - 1)
+
+
+NOTHING = range(0)
+
+
+def _keep_batch(how: _Conv, *ndims: int) -> list[range]:
+    kept = [NOTHING for _ in ndims]
+    kept[0], kept[-1] = _batch_axis(how, ndims[0]), _batch_axis(how, ndims[-1])
+    return kept
+
+
+def _sum_batch(how: _Conv, *ndims: int) -> list[range]:
+    return [*(_batch_axis(how, ndim) for ndim in ndims[:-1]), NOTHING]
+
+
+def _operator(target: str, result_shape: Any, kept: Any) -> Operator:
+    def run(how: _Conv, *operands: Any) -> Any:
+        shape = result_shape(how, *(operand.shape for operand in operands))
+        return _ffi.call(target, shape, *operands, **how.attributes())
+
+    return Operator(target, result_shape, run, kept)
+
+
+apply = _operator("backops_conv", _apply_shape, _keep_batch)
+grad_input = _operator("backops_conv_grad_input", _grad_input_shape, _keep_batch)
+grad_weight = _operator("backops_conv_grad_weight", _grad_weight_shape, _sum_batch)
+
+
+# The bias
 
 
 @dataclass(frozen=True)
-class _Gradients:
-    """Which gradients of which convolution."""
+class _Spread:
+    """From one element per channel to (N, C, *spatial)."""
 
-    conv: _Conv
-    input_shape: tuple[int, ...]
-    weight_shape: tuple[int, ...]
-    mask: tuple[bool, bool, bool]  # of input, weight, bias
-    has_bias: bool = False
+    batch: Any
+    size: tuple[int, ...]
 
-
-def _backward(wanted: _Gradients, grad_output: Any, x: Any, weight: Any) -> tuple[Any, ...]:
-    """Three gradients, None where not wanted. x and weight are None where nothing needs them."""
-    if not any(wanted.mask[:2]):
-        axes = (0, *range(2, grad_output.ndim))
-        total = grad_output.sum(axes, _ffi.sum_dtype(grad_output.dtype))
-        return None, None, total.astype(grad_output.dtype) if wanted.mask[2] else None
-    shapes = (wanted.input_shape, wanted.weight_shape, wanted.weight_shape[:1])
-    gradients = iter(
-        _ffi.call(
-            "backops_conv_backward",
-            [
-                jax.ShapeDtypeStruct(shape, grad_output.dtype)
-                for shape, is_wanted in zip(shapes, wanted.mask, strict=True)
-                if is_wanted
-            ],
-            *(operand for operand in (grad_output, x, weight) if operand is not None),
-            rank=len(wanted.conv.stride),
-            stride=wanted.conv.stride,
-            padding=wanted.conv.padding,
-            dilation=wanted.conv.dilation,
-            groups=wanted.conv.groups,
-            output_mask=wanted.mask,
-        )
-    )
-    return tuple(next(gradients) if is_wanted else None for is_wanted in wanted.mask)
+    @property
+    def rank(self) -> int:
+        return len(self.size)
 
 
-_conv_backward = jax.custom_vjp(_backward, nondiff_argnums=(0,))
+def _run_spread(how: _Spread, bias: Any) -> Any:
+    shape = _spread_shape(how, bias.shape)
+    return jnp.broadcast_to(bias[(..., None, slice(None), *(None,) * how.rank)], shape)
 
 
-def _backward_forward(wanted: _Gradients, grad_output: Any, x: Any, weight: Any) -> Any:
-    return _conv_backward(wanted, grad_output, x, weight), (grad_output, x, weight)
+def _spread_shape(how: _Spread, bias: Any) -> tuple[Any, ...]:
+    return (*bias[:-1], how.batch, bias[-1], *how.size)
 
 
-def _backward_backward(wanted: _Gradients, operands: Any, cotangents: Any) -> Any:
-    """The gradients of the gradients.
+def _sums_shape(how: _Spread, y: Any) -> tuple[Any, ...]:
+    return (*y[: -how.rank - 2], y[-how.rank - 1])
 
-    grad_output's is what the cotangents convolve to. For x and weight, the cotangents of their
-    gradients take each other's place: <v, grad_weight(g, x)> = <g, conv(x, v)> for every v, which
-    is <x, grad_input(g, v)>, and likewise with x and weight exchanged.
-    """
-    grad_output, x, weight = operands
-    for_input, for_weight, for_bias = cotangents
+
+def _run_sums(how: _Spread, y: Any) -> Any:
+    return _ffi.call("backops_channel_sums", _sums_shape(how, y.shape), y, rank=how.rank)
+
+
+spread = Operator(
+    "backops_channel_spread", _spread_shape, _run_spread, lambda *_: (NOTHING, NOTHING)
+)
+sums = Operator("backops_channel_sums", _sums_shape, _run_sums, _sum_batch)
+transposes(spread, sums)
+
+
+# Derivatives
+
+
+def _jvp(operator: Operator, primals: Any, tangents: Any, *, how: _Conv, parts: Any) -> Any:
+    first, second, *_ = primals
+    result = operator(*primals, how=how)
+    bias = [tangent for tangent in tangents[2:] if type(tangent) is not ad.Zero]
     terms = []
-    if for_input is not None:
-        terms.append(_conv_p.bind(for_input, weight, conv=wanted.conv))
-    if for_weight is not None:
-        terms.append(_conv_p.bind(x, for_weight, conv=wanted.conv))
-    if for_bias is not None:
-        per_channel = for_bias.reshape(-1, *(1,) * len(wanted.conv.stride))
-        terms.append(jnp.broadcast_to(per_channel, grad_output.shape))
-    exchanged = replace(wanted, mask=(wanted.mask[1], wanted.mask[0], False))
-    for_x, for_w, _ = _conv_backward(exchanged, grad_output, for_input, for_weight)
-    return functools.reduce(jnp.add, terms), for_x, for_w
+    for i, tangent in enumerate(tangents[:2]):
+        if type(tangent) is not ad.Zero:
+            operands = (first, tangent) if i else (tangent, second)
+            terms.append(operator(*operands, *bias, how=how))
+            bias = []
+    if bias:
+        size = _Spread(result.shape[-how.rank - 2], result.shape[-how.rank :])
+        terms.append(_sharding.split_as(spread(*bias, how=size), _sharding.type_of(result)))
+    # Of operands with other leading axes, the terms have other ones too.
+    terms = [jnp.broadcast_to(term, result.shape) for term in terms]
+    return result, functools.reduce(jnp.add, terms)
 
 
-_conv_backward.defvjp(_backward_forward, _backward_backward)
+def _sum_to(operand: Any, value: Any) -> Any:
+    """Sums over the leading axes that the operand has no elements of its own along."""
+    shape = operand.aval.shape
+    axes = tuple(i for i, size in enumerate(shape) if size == 1 and value.shape[i] != 1)
+    if not axes:
+        return value
+    return value.sum(axes, _ffi.sum_dtype(value.dtype), keepdims=True).astype(value.dtype)
 
 
-# Compiled as one where the caller compiles nothing.
-_compiled = jax.jit(_forward, static_argnames="conv", inline=True)
-
-
-def _differentiable(wanted: _Gradients, *operands: Any) -> Any:
-    return _compiled(*operands, conv=wanted.conv)
-
-
-_differentiable_conv = jax.custom_vjp(_differentiable, nondiff_argnums=(0,))
-
-
-def _keep(wanted: _Gradients, *operands: Any) -> Any:
-    kept = (operands[0] if wanted.mask[1] else None, operands[1] if wanted.mask[0] else None)
-    return _conv_p.bind(*operands, conv=wanted.conv), kept
-
-
-def _give_back(wanted: _Gradients, residuals: Any, grad_output: Any) -> Any:
-    return _conv_backward(wanted, grad_output, *residuals)[: 3 if wanted.has_bias else 2]
-
-
-_differentiable_conv.defvjp(_keep, _give_back)
-
-
-# The primitive
-
-
-def _abstract(x: Any, weight: Any, *bias: Any, conv: _Conv) -> Any:
-    output_shape, *_ = _native.conv_geometry(
-        x.shape, weight.shape, conv.stride, conv.padding, conv.dilation, conv.groups, x.dtype.name
-    )
-    return x.update(shape=output_shape)
-
-
-def _linearize(primals: Any, tangents: Any, *, conv: _Conv) -> Any:
-    # Only here is it known which gradients will be asked for.
-    varies = [type(tangent) is not ad.Zero for tangent in tangents]
-    has_bias = len(primals) > 2
-    mask = (varies[0], varies[1], has_bias and varies[2])
-    wanted = _Gradients(conv, primals[0].shape, primals[1].shape, mask, has_bias)
-    tangents = tuple(ad.instantiate_zeros(tangent) for tangent in tangents)
-    return jax.jvp(functools.partial(_differentiable_conv, wanted), tuple(primals), tangents)
-
-
-def _batch(operands: Any, axes: Any, *, conv: _Conv) -> Any:
-    x, weight, *bias = operands
-    if axes[0] is not None and all(axis is None for axis in axes[1:]):
-        x = jnp.moveaxis(x, axes[0], 0)
-        folded = x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
-        result = _conv_p.bind(folded, weight, *bias, conv=conv)
-        return result.reshape(*x.shape[:2], *result.shape[1:]), 0
-    shapes = [
-        operand.shape if axis is None else operand.shape[:axis] + operand.shape[axis + 1 :]
-        for operand, axis in zip(operands[:2], axes[:2], strict=True)
+def _transpose(rules: Any, cotangent: Any, *operands: Any, how: _Conv, parts: Any) -> Any:
+    if type(cotangent) is ad.Zero:
+        return [
+            ad.Zero(operand.aval) if ad.is_undefined_primal(operand) else None
+            for operand in operands
+        ]
+    first, second, *_ = operands
+    others = (second, first, None)
+    return [
+        _sum_to(operand, rule(cotangent, other, how)) if ad.is_undefined_primal(operand) else None
+        for operand, other, rule in zip(operands, others, rules, strict=False)
     ]
-    has_bias = len(operands) > 2
-    wanted = _Gradients(conv, shapes[0], shapes[1], (True, True, has_bias), has_bias)
-    function = functools.partial(_differentiable_conv, wanted)
-    return jax.vmap(function, in_axes=tuple(axes))(*operands), 0
 
 
-_conv_p = Primitive("backops_conv")
-_conv_p.def_impl(_compiled)
-_conv_p.def_abstract_eval(_abstract)
-mlir.register_lowering(_conv_p, mlir.lower_fun(_forward, multiple_results=False))
-ad.primitive_jvps[_conv_p] = _linearize
-batching.primitive_batchers[_conv_p] = _batch
+def _batch(operator: Operator, operands: Any, axes: Any, *, how: _Conv, parts: Any) -> Any:
+    first, *others = operands
+    is_one = axes[0] is not None and all(axis is None for axis in axes[1:])
+    if is_one and operator is not grad_weight:
+        place = first.ndim - how.rank - 3
+        first = jnp.moveaxis(first, axes[0], place)
+        n = first.shape[place : place + 2]
+        folded = first.reshape(*first.shape[:place], n[0] * n[1], *first.shape[place + 2 :])
+        result = operator(folded, *others, how=how)
+        return result.reshape(*result.shape[:place], *n, *result.shape[place + 1 :]), place
+    moved = [
+        operand[None] if axis is None else jnp.moveaxis(operand, axis, 0)
+        for operand, axis in zip(operands, axes, strict=True)
+    ]
+    return operator(*moved, how=how), 0
+
+
+# Per operator, the cotangent of each operand, from that of the result and the other operand.
+_TRANSPOSES = {
+    apply: (
+        lambda y, weight, how: grad_input(y, weight, how=how),
+        lambda y, x, how: grad_weight(y, x, how=how),
+        lambda y, _, how: sums(y, how=_Spread(y.shape[-how.rank - 2], how.output_size)),
+    ),
+    grad_input: (
+        lambda x, weight, how: apply(x, weight, how=how),
+        lambda x, y, how: grad_weight(y, x, how=how),
+    ),
+    grad_weight: (
+        lambda weight, x, how: apply(x, weight, how=how),
+        lambda weight, y, how: grad_input(y, weight, how=how),
+    ),
+}
+for _operator_, _rules in _TRANSPOSES.items():
+    ad.primitive_jvps[_operator_.primitive] = functools.partial(_jvp, _operator_)
+    ad.primitive_transposes[_operator_.primitive] = functools.partial(_transpose, _rules)
+    batching.primitive_batchers[_operator_.primitive] = functools.partial(_batch, _operator_)
