@@ -3,7 +3,8 @@
     python bench/jax_step.py [--dtype float32] [--batch 8] [--repeats 5]
 
 Three small networks, all parameters differentiated, jit-compiled; both variants in turn in one
-process, the median of each. Then what one backward call costs where there is nothing to compute.
+process, the median of each, and the geometric mean over the networks. Then what one call costs
+where there is nothing to compute.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def seconds(function, *arguments):
 
 def compare(dtype, batch, repeats):
     variants = {"XLA": (xla_conv, xla_pool), "backops": (backops.jax.conv, backops.jax.avg_pool2d)}
+    gains = {"forward": [], "step": []}
     for name, ((size, channels), layers) in NETWORKS.items():
         x = jnp.asarray(np.random.default_rng(1).standard_normal((batch, channels, size, size)))
         x = x.astype(dtype)
@@ -104,16 +106,20 @@ def compare(dtype, batch, repeats):
                 if repeat:  # the first one compiles
                     times[key].append(taken)
         median = {key: 1e3 * statistics.median(all_times) for key, all_times in times.items()}
+        for part, gain in gains.items():
+            gain.append(median["XLA", part] / median["backops", part])
         print(
             f"{name:10} {dtype} batch {batch}: "
             + ", ".join(
                 f"{part} {median['XLA', part]:.1f} -> {median['backops', part]:.1f} ms "
-                f"({median['XLA', part] / median['backops', part]:.1f}x)"
-                for part in ("forward", "step")
+                f"({gain[-1]:.1f}x)"
+                for part, gain in gains.items()
             )
             + f"; losses {values['XLA']:.6g}, {values['backops']:.6g}",
             flush=True,
         )
+    means = (f"{part} {statistics.geometric_mean(gain):.2f}x" for part, gain in gains.items())
+    print(f"geometric mean, {dtype} batch {batch}: {', '.join(means)}", flush=True)
 
 
 def call_cost():
