@@ -113,15 +113,18 @@ def test_integers_are_exact(name, operator, dtype):
     check(find_conv_case(name).read_as(operator), dtype, "integer", assert_exact)
 
 
-def test_gradients_are_those_of_the_numpy_operator_bit_by_bit():
-    case = find_conv_case("plain_2d")
-    grad_output, x, weight = make_arrays(case, "bfloat16")
-    bias = np.zeros(weight.shape[0], x.dtype)
-    _, gradients = forward_and_gradients(case.read_as("conv"), grad_output, x, weight, bias)
+@pytest.mark.parametrize("operator", FORWARD)
+def test_bits_are_those_of_the_numpy_operators(operator):
+    case = find_conv_case("plain_2d").read_as(operator)
+    backward = case.read_as(f"{operator}_backward")
+    x, weight, bias = make_arrays(case, "bfloat16")
+    grad_output, *_ = make_arrays(backward, "bfloat16", 1)
+    y, gradients = forward_and_gradients(case, grad_output, x, weight, bias)
+    assert same_bits(y, case.call(backops, x, weight, bias)[0])
     for i, gradient in enumerate(gradients):
         mask = [i == k for k in range(3)]
-        expected = case.backward(backops, grad_output, x, weight, output_mask=mask)
-        assert same_bits(gradient, expected[i])
+        expected = backward.call(backops, grad_output, x, weight, output_mask=mask)
+        assert same_bits(gradient, expected[i]), i
 
 
 # Padding

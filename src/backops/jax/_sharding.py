@@ -103,10 +103,12 @@ def may_be_split_by_xla(*operands: Any) -> bool:
     if not getattr(jax.config, "jax_use_shardy_partitioner", False):
         return False
     mesh = current_mesh()
-    inside = mesh is not None and jax.sharding.AxisType.Manual in mesh.axis_types
-    return not inside and all(
-        isinstance(size, int) for operand in operands for size in operand.shape
-    )
+    kinds = () if mesh is None else mesh.axis_types
+    inside = jax.sharding.AxisType.Manual in kinds
+    # JAX 0.7 cannot compile the sum over parts on explicit axes; there XLA gathers them.
+    if inside or (jax.sharding.AxisType.Explicit in kinds and jax.__version_info__ < (0, 10)):
+        return False
+    return all(isinstance(size, int) for operand in operands for size in operand.shape)
 
 
 def split_by_xla(function: Callable[..., Any], ndims: Sequence[int], kept: Sequence[range]) -> Any:
