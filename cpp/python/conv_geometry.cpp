@@ -65,18 +65,20 @@ bool is_plain(nb::handle padding) {
   return !is_sequence(padding) || nb::len(padding) == 0 || !is_sequence(nb::object(padding[0]));
 }
 
-// The input is called x.
+// The input is called x. Only who can tell padding before from padding after may ask for
+// `any_padding`.
 nb::tuple conv_geometry(nb::handle input_shape, nb::handle weight_shape, nb::handle stride,
                         nb::handle padding, nb::handle dilation, nb::handle groups,
                         nb::handle dtype, const std::string& operator_name,
-                        nb::handle output_padding) {
+                        nb::handle output_padding, bool any_padding) {
   try {
     const nb::str keep("keep");
     const nb::int_ none(0);
-    ConvProblem p = read_problem(read_operator(operator_name), dtype, input_shape, weight_shape,
-                                 {stride, is_plain(padding) ? padding : nb::handle(none),
-                                  output_padding, dilation, groups, keep});
-    if (!is_plain(padding)) set_padding(p, padding);
+    const bool plain = !any_padding || is_plain(padding);
+    ConvProblem p = read_problem(
+        read_operator(operator_name), dtype, input_shape, weight_shape,
+        {stride, plain ? padding : nb::handle(none), output_padding, dilation, groups, keep});
+    if (!plain) set_padding(p, padding);
     const LegalConvProblem legal(p);
     return nb::make_tuple(as_tuple(legal.output_shape(), p.ndim), as_tuple(p.stride, p.rank),
                           as_tuple(p.padding_before, p.rank), as_tuple(p.dilation, p.rank),
@@ -93,7 +95,8 @@ void bind_conv_geometry(nb::module_& m) {
   using namespace nb::literals;
   m.def("conv_geometry", conv_geometry, "input_shape"_a.none(), "weight_shape"_a.none(),
         "stride"_a.none(), "padding"_a.none(), "dilation"_a.none(), "groups"_a.none(),
-        "dtype"_a.none(), "operator"_a = "conv", "output_padding"_a.none() = 0);
+        "dtype"_a.none(), "operator"_a = "conv", "output_padding"_a.none() = 0,
+        "any_padding"_a = false);
 }
 
 }  // namespace backops::python

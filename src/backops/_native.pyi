@@ -235,6 +235,7 @@ def conv_geometry(
     dtype: Any,
     operator: str = ...,
     output_padding: Any = ...,
+    any_padding: bool = ...,
 ) -> _ConvGeometry: ...
 def xla_handlers() -> dict[str, Any]: ...
 

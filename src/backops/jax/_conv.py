@@ -133,7 +133,7 @@ def _convolve(
     output_shape, strides, before, dilations, group_count, output_paddings, after = (
         _native.conv_geometry(
             shape, weight.shape, stride, padding, dilation, groups, x.dtype.name, function,
-            output_padding,
+            output_padding, any_padding=True,
         )
     )  # fmt: skip
     rank = weight.ndim - 2
