@@ -27,9 +27,12 @@ except ImportError as missing:
 
 from backops._ops import Axes, OutputSize
 from backops.dask import _calls
+from backops.dask._estimate import Estimate, Machine, estimate
 from backops.dask._zarr import from_zarr
 
 __all__ = [
+    "Estimate",
+    "Machine",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool1d_backward",
     "adaptive_avg_pool2d",
@@ -46,6 +49,7 @@ __all__ = [
     "conv_backward",
     "conv_transpose",
     "conv_transpose_backward",
+    "estimate",
     "from_zarr",
 ]
 
