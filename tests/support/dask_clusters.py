@@ -14,7 +14,7 @@ def processes(workers: int = 2, memory_limit="2GB"):
         n_workers=workers,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
+        dashboard_address=":0",
         memory_limit=memory_limit,
         silence_logs=logging.CRITICAL,
     ) as cluster:

@@ -47,7 +47,7 @@ def connect(text: str) -> Iterator[Any]:
         with (
             distributed.LocalCluster(
                 n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0,
-                dashboard_address=None, silence_logs=logging.CRITICAL,
+                dashboard_address=":0", silence_logs=logging.CRITICAL,
             ) as cluster,
             distributed.Client(cluster) as client,
         ):  # fmt: skip

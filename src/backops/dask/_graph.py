@@ -69,8 +69,9 @@ class Graph:
             cut = tuple(slice(*p.within) for p in piece)
             key = (array.name, *index) if whole else self._cut(array, index, cut)
             place = tuple(p.begin - f[0] for p, f in zip(piece, frame, strict=True))
-            size = math.prod(c.stop - c.start for c in cut)
-            blocks.append(Block(key, place, size * array.dtype.itemsize))
+            block_shape = tuple(c.stop - c.start for c in cut)
+            size = math.prod(block_shape) * array.dtype.itemsize
+            blocks.append(Block(key, place, block_shape, size))
         shape = tuple(end - begin for begin, end in frame)
         return Region(shape, array.dtype, tuple(blocks))
 
@@ -111,6 +112,7 @@ class Block:
     key: Key
     place: tuple[int, ...]
     """Where in the region it begins."""
+    shape: tuple[int, ...]
     size: int
     """In bytes."""
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import dask.array as da
 
-from backops.dask import _pool_tasks
+from backops.dask import _pool_tasks, _tasks
 from backops.dask._arrays import derived_chunks
 from backops.dask._axes import AdaptiveAxis, FixedAxis, Part, Range
 from backops.dask._graph import Chunks, Cost, Graph, Key, Region, grid, new_graph, overlaps, ranges
-from backops.dask._pool_tasks import Windows
+from backops.dask._pool_tasks import Step, Windows
 
 Axis: TypeAlias = FixedAxis | AdaptiveAxis
 
@@ -80,6 +80,12 @@ def _add_backward(
     if fits(parts, outputs, inputs):
         places = (*outer, *(part.inputs for part in parts))
         region = graph.region(grad_output, wanted, (*outer, *(part.outputs for part in parts)))
+        steps = _steps(p, region, tuple(part.outputs for part in parts), outputs, chunk)
+        if steps:
+            cost = _cost("pool", region, size)
+            cost = replace(cost, touched=region.bytes + size)
+            graph.add(key, cost, _pool_tasks.backward_in_steps, steps, chunk, region.keys)
+            return
         graph.add(
             key, _cost("pool", region, _count(places) * grad_output.dtype.itemsize),
             _pool_tasks.backward, windows.padded(parts), region.frame, places, chunk, region.keys,
@@ -90,6 +96,100 @@ def _add_backward(
         key, _cost("pool", region, 2 * size), _pool_tasks.backward_by_sums, p.windows, p.axes,
         region.frame, tuple(outputs), tuple(inputs), region.keys,
     )  # fmt: skip
+
+
+# A region of several blocks is put together before it is pooled, which costs as much again. Where
+# one block is most of it, that block is pooled as it lies, and what windows of others reach is
+# then computed again, in strips along the borders.
+
+LEAST_MAIN = 0.7
+MOST_STRIPS = 0.3
+LEAST_BYTES = 1 << 20
+"""Below, putting it together takes less time than calls."""
+
+
+def _steps(
+    p: Pooling,
+    region: Region,
+    frame: tuple[Range, ...],
+    outputs: list[Range],
+    chunk: tuple[Range, ...],
+) -> tuple[Step, ...]:
+    """The main block first, then strips; nothing if that does not pay."""
+    outer, inputs = chunk[: -p.rank], chunk[-p.rank :]
+    if len(region.blocks) < 2 or region.bytes < LEAST_BYTES:
+        return ()
+    main = max(region.blocks, key=lambda block: block.size)
+    if main.size < LEAST_MAIN * region.bytes or main.shape[: -p.rank] != region.shape[: -p.rank]:
+        return ()
+    places = [place + f[0] for place, f in zip(main.place[-p.rank :], frame, strict=True)]
+    own = [(b, b + n) for b, n in zip(places, main.shape[-p.rank :], strict=True)]
+    strips: list[tuple[int, list[Range]]] = []
+    for number, (axis, o, i) in enumerate(zip(p.axes, outputs, inputs, strict=True)):
+        first, last = own[number]
+        if o[0] < first:
+            strips.append(
+                (number, _with(inputs, number, (i[0], min(i[1], axis.window(first - 1)[1]))))
+            )
+        if last < o[1]:
+            strips.append((number, _with(inputs, number, (max(i[0], axis.window(last)[0]), i[1]))))
+    if sum(_count(strip) for _, strip in strips) > MOST_STRIPS * _count(inputs):
+        return ()
+    reach = [axis.reach(o) for axis, o in zip(p.axes, own, strict=True)]
+    near = [(max(i[0], r[0]), min(i[1], r[1])) for i, r in zip(inputs, reach, strict=True)]
+    if any(begin >= end for begin, end in near):
+        return ()
+    steps = [_step(p, region, frame, own, near, outer, inputs, None)]
+    for number, strip in strips:
+        covering = [axis.covering(r) for axis, r in zip(p.axes, strip, strict=True)]
+        steps.append(_step(p, region, frame, covering, strip, outer, tuple(strip), number))
+    return tuple(steps)
+
+
+def _step(
+    p: Pooling,
+    region: Region,
+    frame: tuple[Range, ...],
+    outputs: list[Range],
+    near: list[Range],
+    outer: tuple[Range, ...],
+    target: tuple[Range, ...],
+    thin: int | None,
+) -> Step:
+    """The outputs, taken from the blocks of a region, as a problem whose target is `target`.
+
+    A strip is turned so that its thin axis comes first: rows are then as long as they can be.
+    """
+    windows, parts = p.parts(outputs, near)
+    skipped = len(outer)
+    takes, corners = [], []
+    for number, block in enumerate(region.blocks):
+        cut, corner = [slice(None)] * skipped, [0] * skipped
+        for axis in range(p.rank):
+            begin = block.place[skipped + axis] + frame[axis][0]
+            low = max(begin, outputs[axis][0])
+            high = min(begin + block.shape[skipped + axis], outputs[axis][1])
+            cut.append(slice(low - begin, max(low, high) - begin))
+            corner.append(low - parts[axis].outputs[0])
+        if all(c.stop is None or c.start < c.stop for c in cut):
+            takes.append((number, tuple(cut)))
+            corners.append(tuple(corner[:skipped]) + tuple(corner[skipped:]))
+    # Of the axes before space, blocks have places of their own.
+    corners = [
+        (*region.blocks[take[0]].place[:skipped], *corner[skipped:])
+        for take, corner in zip(takes, corners, strict=True)
+    ]
+    shape = (*region.shape[:skipped], *(o[1] - o[0] for o in (part.outputs for part in parts)))
+    others = [axis for axis in range(p.rank) if axis != thin]
+    order = tuple(others if thin is None else [thin, *others])
+    return Step(
+        windows.padded(parts), _tasks.Frame(shape, region.dtype, tuple(corners)), tuple(takes),
+        (*outer, *(part.inputs for part in parts)), (*outer, *target), order,
+    )  # fmt: skip
+
+
+def _with(inputs: tuple[Range, ...], number: int, own: Range) -> list[Range]:
+    return [own if i == number else each for i, each in enumerate(inputs)]
 
 
 def forward(pooling: Pooling, x: da.Array, chunks: Chunks | None) -> tuple[Graph, Any]:

@@ -44,6 +44,16 @@ class Windows:
     def padded(self, parts: Sequence[Part]) -> Windows:
         return replace(self, padding=tuple(part.padding for part in parts))
 
+    def turned(self, order: Sequence[int]) -> Windows:
+        """With the spatial axes in another order."""
+        if self.kernel_size is None:
+            return self
+        kernel, stride, padding = (
+            tuple(each[axis] for axis in order)
+            for each in (self.kernel_size, self.stride, self.padding)
+        )
+        return replace(self, kernel_size=kernel, stride=stride, padding=padding)
+
     def run(self, function: str, out_shape: tuple[int, ...], *arrays: Any) -> Array:
         out = empty(out_shape, arrays[0].dtype)
         if self.kernel_size is None:
@@ -68,6 +78,46 @@ def backward(
     """The chunk of grad_input, from the problem whose inputs are at `places`."""
     shape = tuple(end - begin for begin, end in places)
     return in_chunk(windows.run("_backward", shape, frame.fill(blocks), shape), places, chunk)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A problem on a part of the blocks, whose result is written to `target`."""
+
+    windows: Windows
+    frame: Frame
+    takes: tuple[tuple[int, tuple[slice, ...]], ...]
+    """Of which blocks what is in the frame."""
+    places: tuple[Range, ...]
+    target: tuple[Range, ...]
+    order: tuple[int, ...]
+    """Of the spatial axes, in which they are pooled."""
+
+    def run(self, blocks: Sequence[Array]) -> Array:
+        rank = len(self.order)
+        outer = len(self.places) - rank
+        axes = (*range(outer), *(outer + axis for axis in self.order))
+        places = tuple(self.places[axis] for axis in axes)
+        frame = Frame(
+            tuple(self.frame.shape[axis] for axis in axes), self.frame.dtype,
+            tuple(tuple(place[axis] for axis in axes) for place in self.frame.places),
+        )  # fmt: skip
+        pieces = [blocks[number][cut].transpose(axes) for number, cut in self.takes]
+        shape = tuple(end - begin for begin, end in places)
+        result = self.windows.turned(self.order).run("_backward", shape, frame.fill(pieces), shape)
+        return result.transpose(np.argsort(axes))
+
+
+def backward_in_steps(
+    steps: Sequence[Step], chunk: tuple[Range, ...], blocks: Sequence[Array]
+) -> Array:
+    """The chunk from its main block; then strips again that other blocks reach."""
+    result = in_chunk(steps[0].run(blocks), steps[0].places, chunk)
+    for step in steps[1:]:
+        pairs = zip(step.target, chunk, strict=True)
+        where = tuple(slice(t[0] - c[0], t[1] - c[0]) for t, c in pairs)
+        result[where] = in_chunk(step.run(blocks), step.places, step.target)
+    return result
 
 
 def forward(
