@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import sys
 
 import dask.array as da
 import numpy as np
@@ -20,7 +21,8 @@ def test_examples_of_docstrings_run():
     for name, thing in things.items():
         test = parser.get_doctest(thing.__doc__, dict(names), name, None, 0)
         assert test.examples or inspect.isclass(thing), f"{name} shows no example"
-        runner.run(test)
+        if name != "from_zarr" or sys.version_info >= (3, 11):  # Zarr 3 wants it
+            runner.run(test)
     assert runner.summarize(verbose=False).failed == 0
 
 
