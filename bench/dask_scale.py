@@ -121,7 +121,7 @@ def workers(arguments):
         for name, run in problems:
             measured[name] = best(lambda turn, run=run: done(run(backops.dask, y, turn)))
     print(f"{overhead * 1e3:.2f} ms of scheduling per task")
-    machine = backops.dask.Machine(seconds_per_task=overhead)
+    machine = backops.dask.Machine(seconds_per_task=overhead, is_scheduler_apart=False)
     for name, run in problems:
         lazy_y = random(shape, cut)
         one = backops.dask.estimate(run, backops.dask, lazy_y, machine=machine, workers=2)

@@ -1,8 +1,8 @@
 """What a call will take, before it is run: tasks, bytes, memory, and seconds by a simple model.
 
 A worker computes its share of the tasks, at the rates of the machine, and brings what lies on other
-workers over the network. One scheduler starts all tasks, one after the other. What takes longest
-decides, for all of these go on at once; the last level of a tree of sums waits for the others.
+workers over the network. One scheduler starts all tasks, one after the other, while workers compute
+unless it shares their CPUs. The last levels of a tree of sums wait for the others.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ class Machine:
     The defaults were measured on two cores of an AMD EPYC (Zen 4): docs/scale.md.
     """
 
-    bytes_per_second: float = 6e9
+    bytes_per_second: float = 5e9
     """Of memory, read and written, in pooling, copies and sums."""
-    operations_per_second: float = 7e10
+    operations_per_second: float = 9e10
     """Of convolutions, in float32."""
     network_bytes_per_second: float = 1e9
-    seconds_per_task: float = 0.7e-3
+    seconds_per_task: float = 1e-3
     """Of the scheduler."""
+    is_scheduler_apart: bool = True
+    """On a CPU that no worker has; else what it does comes on top."""
     round_trip: float = 2e-3
     """Before a task can use what another worker has."""
 
@@ -53,6 +55,7 @@ class Estimate:
     seconds_moving: float
     seconds_scheduling: float
     seconds_last: float
+    is_scheduler_apart: bool
 
     @property
     def seconds(self) -> float:
@@ -61,6 +64,8 @@ class Estimate:
     def seconds_from(self, one_thread: float) -> float:
         """If one thread takes `one_thread` for all of the arithmetic."""
         computing = one_thread * self.share + self.seconds_moving
+        if not self.is_scheduler_apart:
+            return computing + self.seconds_scheduling + self.seconds_last
         return max(computing, self.seconds_scheduling) + self.seconds_last
 
 
@@ -118,6 +123,7 @@ def _of(graphs: list[Graph], workers: int, machine: Machine) -> Estimate:
         seconds_moving=moved * elsewhere * share / machine.network_bytes_per_second,
         seconds_scheduling=len(costs) * machine.seconds_per_task,
         seconds_last=last,
+        is_scheduler_apart=machine.is_scheduler_apart,
     )
 
 
