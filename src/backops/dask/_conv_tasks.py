@@ -201,11 +201,41 @@ def make_weight(
     """What one piece of y adds to the gradient of the weight."""
     y, x = y_frame.fill(y_blocks, product.dtype), x_frame.fill(x_blocks, product.dtype, 1)
     shape = (channels.y[1] - channels.y[0], channels.weight[1] - channels.weight[0], *kernel)
+    inner = product.outputs_without_zeros(y.shape, x.shape, kernel)
+    if _is_finite_outside(y, inner):
+        return _weight_gradient(product, y, x, shape, channels.groups, product.padding)
+    result = np.zeros(shape, product.dtype)
+    for pieces in product.pieces(inner, y.shape, x.shape, kernel):
+        taps = _all(piece.taps for piece in pieces)
+        gradient = _weight_gradient(
+            product, y[_all(p.y for p in pieces)], x[_all(p.x for p in pieces)],
+            result[taps].shape, channels.groups, tuple(p.padding for p in pieces),
+        )  # fmt: skip
+        with np.errstate(all="ignore"):
+            result[taps] += gradient
+    return result
+
+
+def _weight_gradient(
+    product: Product, y: Array, x: Array, shape: Shape, groups: int, padding: Shape
+) -> Array:
     _, result, _ = _native.conv_backward(
-        y, x, shape, product.stride, product.padding, product.dilation, channels.groups,
-        (False, True, False), product.precision, None, THREADS,
+        y, x, shape, product.stride, padding, product.dilation, groups, (False, True, False),
+        product.precision, None, THREADS,
     )  # fmt: skip
     return np.asarray(result)
+
+
+def _is_finite_outside(y: Array, inner: Sequence[Range]) -> bool:
+    """Whether y is finite where outputs meet zeros that stand for padding."""
+    rank = len(inner)
+    for axis, (first, last) in enumerate(inner):
+        rest = (slice(None),) * (rank - 1 - axis)
+        for border in (slice(0, first), slice(last, None)):
+            where: Any = (border, *rest)
+            if not np.isfinite(y[(..., *where)]).all():
+                return False
+    return True
 
 
 def sum_channels(product: Product, frame: Frame, blocks: Sequence[Array]) -> Array:
