@@ -60,7 +60,10 @@ def test_default_suite_covers_every_operator_and_is_right_here() -> None:
 @pytest.mark.parametrize(
     ("library", "skipped"),
     [
-        (infiniop.root() / "lib" / "libinfiniop.so", "InfiniOp has no adaptive pooling"),
+        (
+            infiniop.root() / "lib" / "libinfiniop.so",
+            "InfiniOp has no adaptive_avg_pool2d_backward",
+        ),
         (acl.root() / "lib64" / "libopapi.so", "CANN has no 1-D pooling"),
     ],
     ids=["infiniop", "cann"],
@@ -277,6 +280,24 @@ def test_csv_holds_the_same_cases(tmp_path: Path) -> None:
         assert trial.run_case(case, open_module("backops"), Rules("float32")).status == "right"
 
 
+def test_csv_holds_forward_cases(tmp_path: Path) -> None:
+    table = tmp_path / "cases.csv"
+    table.write_text(
+        "name,operator,input,output_size,weight,bias,kernel_size,stride,output_padding\n"
+        "a,avg_pool2d,2x3x8x9,,,,3x2,2,\n"
+        "b,adaptive_avg_pool1d,2x3x8,4,,,,,\n"
+        "c,conv,2x4x8x8,,6x4x3x3,true,,,\n"
+        "d,conv,2x4x8x8,,6x4x3x3,false,,,\n"
+        "e,conv_transpose,2x4x5,,4x3x3,true,,2,1\n"
+        "f,conv_transpose_backward,2x4x5,,4x3x3,,,2,1\n"
+    )
+    read = cases.read_cases(str(table))
+    assert [case.bias for case in read] == [False, False, True, False, True, False]
+    assert [cases.make_call(case).bias is not None for case in read] == [case.bias for case in read]
+    for case in read:
+        assert trial.run_case(case, open_module("backops"), Rules("float32")).status == "right"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -286,6 +307,7 @@ def test_csv_holds_the_same_cases(tmp_path: Path) -> None:
         ({"dtype": "int8"}, "dtype is 'int8'"),
         ({"values": "odd"}, "values is 'odd'"),
         ({"operator": "adaptive_avg_pool2d_backward"}, "has no kernel_size"),
+        ({"bias": True}, "has no bias"),
     ],
 )
 def test_bad_case_is_named(change: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import click
 from numpy.typing import NDArray
 
 from backops._calls import OPERATORS, Call
+from backops._command import UsageError
 from backops._files import DTYPES, Shape, parse_shape, read_tensor
 
 PRECISIONS = ("keep", "allow_fp32_down", "fp16", "hf32")
@@ -21,6 +22,12 @@ def axes(text: str) -> int | tuple[int, ...]:
         raise click.BadParameter(f"{text!r} is not an integer, or several as in 3,3")
     numbers = tuple(map(int, re.split("[,x]", text)))
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def output_axes(text: str) -> Any:
+    """As `axes`; "none" keeps an axis as it is."""
+    parts = [None if part == "none" else axes(part) for part in re.split("[,x]", text)]
+    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def mask(text: str) -> tuple[bool, ...]:
@@ -39,26 +46,28 @@ def operator_options(*, required: bool) -> Callable[[Any], Any]:
         click.option(
             "--grad-output",
             metavar="FILE",
-            required=required,
-            help="Gradient of the operator's result.",
+            help="Gradient of the operator's result, for the operators that end in _backward.",
         ),
         click.option(
             "--input",
             metavar="FILE|SHAPE",
-            required=required,
-            help="Forward input, or its shape (8,64,56,56) where that is enough.",
+            help="Forward input. Its shape (8,64,56,56) is enough for gradients of pooling, and "
+            "for those of a convolution but grad_weight.",
         ),
         click.option(
             "--weight",
             metavar="FILE|SHAPE",
             help="Weight of a convolution, or its shape where that is enough.",
         ),
+        click.option("--bias", metavar="FILE", help="Of conv and conv_transpose; may be left out."),
         click.option(
             "--dtype",
             type=click.Choice(tuple(DTYPES)),
             help="Of .bin files and bfloat16 .npy files that do not say.",
         ),
-        click.option("--shape", metavar="SHAPE", help="Of grad_output in a .bin file."),
+        click.option(
+            "--shape", metavar="SHAPE", help="Of grad_output (forward: input) in a .bin file."
+        ),
         click.option(
             "--kernel-size",
             type=axes,
@@ -73,6 +82,18 @@ def operator_options(*, required: bool) -> Callable[[Any], Any]:
         ),
         click.option(
             "--padding", type=axes, metavar="N|N,N,..", help="On both sides of each axis."
+        ),
+        click.option(
+            "--output-padding",
+            type=axes,
+            metavar="N|N,N,..",
+            help="Transposed convolution: outputs added at the end of each axis.",
+        ),
+        click.option(
+            "--output-size",
+            type=output_axes,
+            metavar="N|N,N,..",
+            help="Of adaptive pooling; none keeps the size of an axis.",
         ),
         click.option("--dilation", type=axes, metavar="N|N,N,..", help="Convolution only."),
         click.option("--ceil-mode/--no-ceil-mode", default=None, help="Round the pooled size up."),
@@ -112,25 +133,35 @@ def operator_options(*, required: bool) -> Callable[[Any], Any]:
 def make_call(
     operator: str,
     *,
-    grad_output: str,
-    input: str,
+    grad_output: str | None,
+    input: str | None,
     weight: str | None,
+    bias: str | None,
     dtype: str | None,
     shape: str | None,
     **parameters: Any,
 ) -> Call:
     """Reads the files; a parameter that was not given is None and left out."""
+    is_forward = not operator.endswith("_backward")
+    if grad_output is None and not is_forward:
+        raise UsageError("--grad-output is required")
+    if input is None:
+        raise UsageError("--input is required")
     sizes = None if shape is None else parse_shape(shape)
     return Call(
         operator,
-        read_tensor(grad_output, dtype=dtype, shape=sizes),
-        tensor_or_shape(input, dtype),
+        None if grad_output is None else read_tensor(grad_output, dtype=dtype, shape=sizes),
+        tensor_or_shape(input, dtype, sizes if is_forward else None),
         None if weight is None else tensor_or_shape(weight, dtype),
         {name: value for name, value in parameters.items() if value is not None},
+        None if bias is None else read_tensor(bias, dtype=dtype),
     )
 
 
-def tensor_or_shape(text: str, dtype: str | None) -> NDArray[Any] | Shape:
+def tensor_or_shape(
+    text: str, dtype: str | None, shape: Shape | None = None
+) -> NDArray[Any] | Shape:
+    """`shape` is that of a file which does not say."""
     if re.fullmatch(r"\d+([,x]\d+)*", text):
         return parse_shape(text)
-    return read_tensor(text, dtype=dtype)
+    return read_tensor(text, dtype=dtype, shape=shape)

@@ -13,6 +13,7 @@ from backops._cli.operator import make_call, operator_options
 EXAMPLE = """
 python -c 'import numpy; numpy.save("grad.npy", numpy.ones((1, 3, 4, 4), "float32"))'
 backops run avg_pool2d_backward --grad-output grad.npy --input 1,3,8,8 --kernel-size 2 -o out.npy
+backops run avg_pool2d --input grad.npy --kernel-size 2 -o pooled.npy
 """
 
 
@@ -24,8 +25,8 @@ backops run avg_pool2d_backward --grad-output grad.npy --input 1,3,8,8 --kernel-
     type=click.Path(path_type=Path),
     metavar="FILE",
     required=True,
-    help="Where the gradient goes; a convolution writes three, to one .npz or .safetensors, or to "
-    "FILE.grad_input.npy and so on.",
+    help="Where the result goes; a convolution's three gradients go to one .npz or "
+    ".safetensors, or to FILE.grad_input.npy and so on.",
 )
 def command(output: Path, **arguments: Any) -> None:
     """Runs one operator on tensors in files.

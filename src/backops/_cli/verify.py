@@ -20,6 +20,8 @@ python -c 'import numpy; numpy.save("grad.npy", numpy.ones((1, 3, 4, 4), "float3
 backops run avg_pool2d_backward --grad-output grad.npy --input 1,3,8,8 --kernel-size 2 -o out.npy
 backops verify avg_pool2d_backward --grad-output grad.npy --input 1,3,8,8 --kernel-size 2 \\
   --candidate out.npy --standard exact
+backops run avg_pool2d --input grad.npy --kernel-size 2 -o pooled.npy
+backops verify avg_pool2d --input grad.npy --kernel-size 2 --candidate pooled.npy
 backops verify --suite default --candidate backops --standard cann
 """
 LEVELS = ("cann-L0", "cann-L1", "cann-L2")
@@ -33,9 +35,9 @@ SUITE_OPTIONS = ("library", "device", "resume", "jobs", "timeout", "cluster", "c
     "--candidate",
     multiple=True,
     metavar="FILE",
-    help="The result to check. Of a convolution, a .npz or .safetensors with grad_input, "
-    "grad_weight, grad_bias, or NAME=FILE, repeated. With --suite: a Python module with the "
-    "operators' names, or MODULE:FUNCTION.",
+    help="The result to check. Of a convolution's gradients, a .npz or .safetensors with "
+    "grad_input, grad_weight, grad_bias, or NAME=FILE, repeated. With --suite: a Python "
+    "module with the operators' names, or MODULE:FUNCTION.",
 )
 @click.option(
     "--standard",
@@ -169,13 +171,11 @@ def verify_files(
 ) -> int:
     from backops._verify.verify import verify
 
-    for name in ("operator", "grad_output", "input"):
-        if arguments[name] is None:
-            spelled = "OPERATOR" if name == "operator" else f"--{name.replace('_', '-')}"
-            raise UsageError(f"{spelled} is required, or --suite")
+    if arguments["operator"] is None:
+        raise UsageError("OPERATOR is required, or --suite")
+    call = make_call(**arguments)
     if not candidate:
         raise UsageError("--candidate is required")
-    call = make_call(**arguments)
     candidates = read_tensors(call, "--candidate", candidate, arguments["dtype"])
     second = None
     if standard in LEVELS:
@@ -203,7 +203,7 @@ def second_result(call: Any, benchmark: Sequence[str], dtype: str | None) -> Any
     if any(names_file(text) for text in benchmark):
         return Second(", ".join(benchmark), read_tensors(call, "--benchmark", benchmark, dtype))
     chosen = one_module(benchmark)
-    prepare(chosen, [(call.operator, call.grad_output.dtype.name)])
+    prepare(chosen, [(call.operator, call.source.dtype.name)])
     return open_benchmark(chosen)(call)
 
 
@@ -214,15 +214,16 @@ def one_module(benchmark: Sequence[str]) -> str | None:
 
 
 def read_tensors(call: Any, option: str, texts: Sequence[str], dtype: str | None) -> dict[str, Any]:
-    """By gradient: from NAME=FILE, from a file that holds those names, or the only one."""
+    """By result: from NAME=FILE, from a file that holds those names, or the only one."""
+    from backops._calls import RESULTS
     from backops._files import parse_file, read_all, read_tensor
 
     shapes = call.result_shapes()
-    dtype = dtype or call.grad_output.dtype.name
+    dtype = dtype or call.source.dtype.name
     candidates = {}
     for text in texts:
         name, separator, file = text.partition("=")
-        if separator and name in ("grad_input", "grad_weight", "grad_bias"):
+        if separator and name in RESULTS:
             candidates[name] = read_tensor(file, dtype=dtype, shape=shapes.get(name))
         elif len(shapes) == 1:
             (only,) = shapes

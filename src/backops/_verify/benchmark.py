@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 import backops
-from backops._calls import Call
+from backops._calls import CONVOLUTIONS, Call
 from backops._command import CommandError
 from backops._files import SUFFIXES
 from backops._verify.targets import open_module
@@ -49,7 +49,8 @@ def open_benchmark(text: str | None) -> Benchmark:
 def prepare(text: str | None, operators: Iterable[tuple[str, str]]) -> None:
     """Before PyTorch is loaded, for calls of these operators and dtypes."""
     is_pytorch = text in (None, "torch") and importlib.util.find_spec("torch") is not None
-    if is_pytorch and ("conv_backward", "bfloat16") in set(operators):
+    convolutions = {(name, "bfloat16") for name in CONVOLUTIONS}
+    if is_pytorch and not convolutions.isdisjoint(operators):
         from backops._bench.pytorch import limit_onednn
 
         limit_onednn()
@@ -68,7 +69,7 @@ def pytorch(call: Call) -> Second:
     if found is None:
         raise CommandError(
             f"the benchmark torch: PyTorch has no {call.operator} with these parameters in "
-            f"{call.grad_output.dtype}, or is not installed"
+            f"{call.source.dtype}, or is not installed"
         )
     return found
 

@@ -26,12 +26,46 @@ SPECIALS = ("nan", "inf", "-inf", "infinities")
 
 
 def rows() -> Iterator[Row]:
+    """Each kind of pooling and convolution, then the operators beside it on the same tensors."""
     for rank in (1, 2, 3):
         for row in itertools.chain(pools(rank), adaptives(rank), convs(rank)):
-            yield {**row, "dtype": list(DTYPES)}
-        yield from rounded_operands(rank)
+            yield from relatives({**row, "dtype": list(DTYPES)})
+        for row in rounded_operands(rank):
+            yield from relatives(row)
         for row in edges(rank):
-            yield {**row, "dtype": list(DTYPES)}
+            yield from relatives({**row, "dtype": list(DTYPES)})
+
+
+def relatives(row: Row) -> Iterator[Row]:
+    """A gradient, and the operator it belongs to; of a convolution the transposed ones too."""
+    yield row
+    forward = row["operator"].removesuffix("_backward")
+    # Every second convolution has a bias, the same one whatever else changes.
+    biased = {"bias": zlib.crc32(row["name"].encode()) % 2 == 0} if "weight" in row else {}
+    yield {**row, "name": f"forward_{row['name']}", "operator": forward, **biased}
+    if "weight" not in row:
+        return
+    outputs, *_ = row["weight"]
+    groups, rank = row.get("groups", 1), len(row["weight"]) - 2
+    input, sizes = row["input"], row["input"][-rank:]
+    each = input[-rank - 1]
+    # The same channels: as many of the input, and of a group's weight those of the output.
+    transposed = {
+        **row,
+        "weight": [each, outputs // groups, *row["weight"][2:]],
+        **({"output_padding": 1} if row.get("stride", 1) > 1 and max(sizes) < LARGEST else {}),
+    }
+    yield {
+        **transposed,
+        "name": f"transposed_{row['name']}",
+        "operator": "conv_transpose",
+        **biased,
+    }
+    yield {
+        **transposed,
+        "name": f"transposed_gradients_{row['name']}",
+        "operator": "conv_transpose_backward",
+    }
 
 
 def combinations(**choices: tuple[Any, ...]) -> Iterator[Row]:

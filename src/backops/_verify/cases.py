@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from backops import reference
-from backops._calls import ADAPTIVE, FIXED, OPERATORS, PARAMETERS, Call
+from backops._calls import ADAPTIVE, CONVOLUTIONS, OPERATORS, PARAMETERS, Call, output_shape
 from backops._command import CommandError
 from backops._files import DTYPES, Shape
-from backops._verify import cann_suite, truth
+from backops._verify import cann_suite
 from backops._verify.values import check_values, has_specials, make_values
 
-FIELDS = ("name", "operator", "input", "output_size", "weight", "dtype", "values", "seed")
+FIELDS = (
+    "name", "operator", "input", "output_size", "weight", "bias", "dtype", "values", "seed"
+)  # fmt: skip
+WITH_BIAS = ("conv", "conv_transpose")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Case:
     dtype: str
     output_size: Shape | None = None
     weight: Shape | None = None
+    bias: bool = False
     values: str | None = None
     """None: those of the standard, or normal ones if it names none."""
     seed: int = 0
@@ -111,10 +114,12 @@ def parse_row(source: str, row: Mapping[str, Any]) -> list[Case]:
         if key not in PARAMETERS[operator]:
             raise CommandError(f"{where}: {operator} has no {key}")
     needed = ["name", "input"] + ["output_size"] * (operator in ADAPTIVE)
-    needed += ["weight"] * (operator == "conv_backward")
+    needed += ["weight"] * (operator in CONVOLUTIONS)
     for key in needed:
         if key not in row:
             raise CommandError(f"{where}: {operator} needs {key}")
+    if row.get("bias", False) and operator not in WITH_BIAS:
+        raise CommandError(f"{where}: {operator} has no bias")
     dtypes = row.get("dtype", "float32")
     dtypes = dtypes.split() if isinstance(dtypes, str) else dtypes
     values = row.get("values")
@@ -134,6 +139,7 @@ def parse_row(source: str, row: Mapping[str, Any]) -> list[Case]:
             dtype=dtype,
             output_size=optional_sizes(where, "output_size", row),
             weight=optional_sizes(where, "weight", row),
+            bias=bool(row.get("bias", False)),
             values=None if values is None else str(values),
             seed=int(row.get("seed", 0)),
             parameters={key: as_tuple(value) for key, value in given.items()},
@@ -163,38 +169,34 @@ def make_call(case: Case, attempt: int = 0) -> Call:
     generator = np.random.default_rng([*seed, attempt] if attempt else seed)
     dtype = DTYPES[case.dtype]
     values = case.values or "normal"
-    grad_output = make_values(generator, grad_output_shape(case), dtype, values)
-    if case.weight is None:
-        return Call(case.operator, grad_output, case.input, None, case.parameters)
     # Specials in one operand are enough: in all three hardly a number would be left.
     plain = "normal" if has_specials(values) else values
-    return Call(
-        case.operator,
-        grad_output,
-        make_values(generator, case.input, dtype, plain),
-        make_values(generator, case.weight, dtype, plain),
-        case.parameters,
-    )
-
-
-def grad_output_shape(case: Case) -> Shape:
+    parameters = dict(case.parameters)
+    grad_output = bias = weight = None
+    input: Any = case.input
+    if case.operator.endswith("_backward"):
+        grad_output = make_values(generator, output_shape_of(case), dtype, values)
+        if case.weight is not None:
+            input = make_values(generator, case.input, dtype, plain)
+    else:
+        input = make_values(generator, case.input, dtype, values)
+        if case.operator in ADAPTIVE:
+            parameters["output_size"] = case.output_size
     if case.weight is not None:
-        given = case.parameters
-        rank = len(case.weight) - 2
-        axes = reference._conv_axes(
-            case.input,
-            case.weight,
-            given.get("stride", 1),
-            given.get("padding", 0),
-            given.get("dilation", 1),
-        )
-        outputs = tuple(axis.outputs for axis in axes)
-        return (*case.input[: -rank - 1], case.weight[0], *outputs)
-    nothing = np.empty(0, np.float32)
-    call = Call(case.operator, nothing, case.input, None, case.parameters)
-    leading = case.input[: -call.rank]
-    if case.operator in FIXED:
-        return (*leading, *(len(windows) for windows in truth.pool_axes(call)))
-    assert case.output_size is not None
-    size = case.output_size
-    return (*leading, *(size * call.rank if len(size) == 1 else size))
+        weight = make_values(generator, case.weight, dtype, plain)
+    if case.bias:
+        bias = make_values(generator, output_channels(case), dtype, plain)
+    return Call(case.operator, grad_output, input, weight, parameters, bias)
+
+
+def output_shape_of(case: Case) -> Shape:
+    given = dict(case.parameters)
+    if case.output_size is not None:
+        given["output_size"] = case.output_size
+    return output_shape(case.operator, case.input, case.weight or (), given)
+
+
+def output_channels(case: Case) -> Shape:
+    assert case.weight is not None
+    rank = len(case.weight) - 2
+    return (output_shape_of(case)[-rank - 1],)

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backops._calls import ADAPTIVE, FIXED, Call
+from backops._calls import ADAPTIVE, GRADIENTS, Call
 from backops._command import CommandError
+from backops._geometry import output_padding
 from backops._verify.truth import conv_numbers, pool_numbers
 
 DEVICES = (
@@ -120,10 +121,10 @@ def unwritten(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def check(call: Call, dtypes: dict[str, int]) -> None:
-    name = call.grad_output.dtype.name
+    name = call.source.dtype.name
     if name not in dtypes:
         raise Unsupported(f"the interface has no {name}")
-    if call.grad_output.size == 0 or 0 in call.input_shape:
+    if call.source.size == 0 or 0 in call.input_shape:
         raise Unsupported("the interface takes no empty tensors")
 
 
@@ -141,10 +142,10 @@ class InfiniOp:
         check(call, self.DTYPES)
         if call.parameters.get("precision", "keep") != "keep":
             raise Unsupported("InfiniOp has no precision")
+        if call.is_transposed:
+            raise Unsupported("InfiniOp has no transposed convolution")
         if call.is_conv:
-            return self.conv(call)
-        if call.operator in ADAPTIVE:
-            raise Unsupported("InfiniOp has no adaptive pooling")
+            return self.conv(call) if call.is_forward else self.conv_backward(call)
         if not call.parameters.get("count_include_pad", True):
             raise Unsupported("InfiniOp always counts padding")
         if call.parameters.get("divisor_override"):
@@ -152,58 +153,65 @@ class InfiniOp:
         return self.pool(call)
 
     def pool(self, call: Call) -> Results:
-        grad, shape = batched(call.grad_output, call), batched_shape(call.input_shape, call)
-        result = unwritten(shape, grad.dtype)
+        name, numbers = infiniop_pool(call)
+        source, dtype = batched(call.source, call), call.source.dtype
+        ((result_name, shape),) = call.result_shapes().items()
+        result = unwritten(batched_shape(shape, call), dtype)
+        arrays = [source]
+        if not call.is_forward:
+            arrays.append(np.zeros(result.shape, dtype))  # the forward input
         with ExitStack() as stack:
-            small = self.descriptor(stack, grad.shape, grad.dtype)
-            large = self.descriptor(stack, shape, grad.dtype)
-            operator = Pointer()
-            self.symbols.call(
-                "infiniopCreateAvgPoolBackwardDescriptor",
-                self.handle,
-                ctypes.byref(operator),
-                large,
-                small,
-                large,
-                *map(int64s, pool_numbers(call)),
-                ctypes.c_bool(call.parameters.get("ceil_mode", False)),
-            )
-            stack.callback(self.symbols.call, "infiniopDestroyAvgPoolBackwardDescriptor", operator)
-            inputs = [self.upload(stack, grad), self.upload(stack, np.zeros(shape, grad.dtype))]
-            self.launch(stack, "AvgPoolBackward", operator, [result], inputs)
-        return {"grad_input": result.reshape(call.input_shape)}
+            operator = self.operator(stack, name, [result, *arrays], *numbers)
+            inputs = [self.upload(stack, array) for array in arrays]
+            self.launch(stack, name, operator, [result], inputs)
+        return {result_name: result.reshape(shape)}
 
     def conv(self, call: Call) -> Results:
+        assert isinstance(call.weight, np.ndarray)
+        operands = [batched(call.source, call), np.ascontiguousarray(call.weight)]
+        bias = None if call.bias is None else np.ascontiguousarray(call.bias)
+        result = unwritten(batched_shape(call.output_shape, call), call.source.dtype)
+        with ExitStack() as stack:
+            numbers = self.conv_numbers(call)
+            operator = self.operator(stack, "Conv", [result, *operands, bias], *numbers)
+            inputs = [self.upload(stack, array) for array in operands]
+            inputs.append(Pointer() if bias is None else self.upload(stack, bias))
+            self.launch(stack, "Conv", operator, [result], inputs)
+        return {"output": result.reshape(call.output_shape)}
+
+    def conv_backward(self, call: Call) -> Results:
         assert isinstance(call.input, np.ndarray)
         assert isinstance(call.weight, np.ndarray)
         grad, input = batched(call.grad_output, call), batched(call.input, call)
         weight = np.ascontiguousarray(call.weight)
-        stride, padding, dilation = conv_numbers(call)
         shapes = (input.shape, weight.shape, weight.shape[:1])
         results = [unwritten(shape, grad.dtype) for shape in shapes]
         with ExitStack() as stack:
-            descriptors = [
-                self.descriptor(stack, shape, grad.dtype)
-                for shape in (grad.shape, input.shape, weight.shape, weight.shape[:1])
-            ]
-            operator = Pointer()
-            self.symbols.call(
-                "infiniopCreateConvBackwardDescriptor",
-                self.handle,
-                ctypes.byref(operator),
-                *descriptors,
-                *map(int64s, (padding, stride, dilation)),
-                ctypes.c_size_t(call.parameters.get("groups", 1)),
-            )
-            stack.callback(self.symbols.call, "infiniopDestroyConvBackwardDescriptor", operator)
+            described = [grad, input, weight, results[2]]
+            numbers = self.conv_numbers(call)
+            operator = self.operator(stack, "ConvBackward", described, *numbers)
             inputs = [self.upload(stack, array) for array in (grad, input, weight)]
             self.launch(stack, "ConvBackward", operator, results, inputs)
-        grad_input, grad_weight, grad_bias = results
-        masked = zip((grad_input, grad_weight, grad_bias), call.output_mask, strict=True)
-        chosen = [array if wanted else None for array, wanted in masked]
-        if chosen[0] is not None:
-            chosen[0] = chosen[0].reshape(call.input_shape)
-        return call.named(tuple(chosen))
+        return chosen_gradients(call, results)
+
+    def conv_numbers(self, call: Call) -> list[Any]:
+        stride, padding, dilation = conv_numbers(call)
+        groups = ctypes.c_size_t(call.parameters.get("groups", 1))
+        return [*map(int64s, (padding, stride, dilation)), groups]
+
+    def operator(
+        self, stack: ExitStack, name: str, arrays: Sequence[NDArray[Any] | None], *numbers: Any
+    ) -> Pointer:
+        """The descriptor of an operator on such tensors; None is a bias that is not there."""
+        made = Pointer()
+        tensors = [
+            Pointer() if array is None else self.descriptor(stack, array.shape, array.dtype)
+            for array in arrays
+        ]
+        create = f"infiniopCreate{name}Descriptor"
+        self.symbols.call(create, self.handle, ctypes.byref(made), *tensors, *numbers)
+        stack.callback(self.symbols.call, f"infiniopDestroy{name}Descriptor", made)
+        return made
 
     def launch(
         self,
@@ -270,42 +278,79 @@ class Cann:
     def run(self, call: Call) -> Results:
         check(call, self.DTYPES)
         with ExitStack() as stack:
-            if call.is_conv:
-                return self.conv(stack, call)
-            return self.pool(stack, call)
+            if not call.is_conv:
+                return self.pool(stack, call)
+            return self.conv(stack, call) if call.is_forward else self.conv_backward(stack, call)
 
     def pool(self, stack: ExitStack, call: Call) -> Results:
         name = operator_name(call)
-        dtype = call.grad_output.dtype
-        result = unwritten(call.input_shape, dtype)
+        dtype = call.source.dtype
+        ((result_name, shape),) = call.result_shapes().items()
+        result = unwritten(shape, dtype)
         # Unbatched 3-D pooling has four axes, which are not NCHW.
         axes = self.ND if call.rank == 3 and result.ndim == 4 else None
-        grad, _ = self.upload(stack, call.grad_output, axes)
-        input, _ = self.upload(stack, np.zeros(call.input_shape, dtype), axes)
+        operands = [self.upload(stack, call.source, axes)[0]]
+        if not call.is_forward:
+            operands.append(self.upload(stack, np.zeros(call.input_shape, dtype), axes)[0])
         output, memory = self.upload(stack, result, axes)
-        parameters: list[Any] = []
-        if call.operator in FIXED:
-            parameters = [
-                *(self.ints(stack, numbers) for numbers in pool_numbers(call)),
-                ctypes.c_bool(call.parameters.get("ceil_mode", False)),
-                ctypes.c_bool(call.parameters.get("count_include_pad", True)),
-                ctypes.c_int64(call.parameters.get("divisor_override") or 0),
-            ]
-            precision = self.PRECISIONS.index(call.parameters.get("precision", "keep"))
-            if call.rank == 2:
-                parameters.append(ctypes.c_int8(precision))
-            elif precision:
-                raise Unsupported(f"{name} has no precision")
-        self.launch(stack, name, grad, input, *parameters, output)
+        parameters = self.pool_parameters(stack, call, name)
+        self.launch(stack, name, *operands, *parameters, output)
         self.copy(result.ctypes.data, memory, result.nbytes, TO_HOST)
-        return {"grad_input": result}
+        return {result_name: result}
+
+    def pool_parameters(self, stack: ExitStack, call: Call, name: str) -> list[Any]:
+        if call.operator in ADAPTIVE:
+            if not call.is_forward:
+                return []
+            return [self.ints(stack, call.output_shape[-call.rank :])]
+        parameters: list[Any] = [
+            *(self.ints(stack, numbers) for numbers in pool_numbers(call)),
+            ctypes.c_bool(call.parameters.get("ceil_mode", False)),
+            ctypes.c_bool(call.parameters.get("count_include_pad", True)),
+            ctypes.c_int64(call.parameters.get("divisor_override") or 0),
+        ]
+        precision = self.precision(call)
+        if call.rank == 2:
+            parameters.append(precision)
+        elif precision.value:
+            raise Unsupported(f"{name} has no precision")
+        return parameters
+
+    def precision(self, call: Call) -> ctypes.c_int8:
+        return ctypes.c_int8(self.PRECISIONS.index(call.parameters.get("precision", "keep")))
+
+    def conv_parameters(self, stack: ExitStack, call: Call) -> list[Any]:
+        return [
+            *(self.ints(stack, numbers) for numbers in conv_numbers(call)),
+            ctypes.c_bool(call.is_transposed),
+            self.ints(stack, output_padding(call.rank, call.parameters)),
+        ]
 
     def conv(self, stack: ExitStack, call: Call) -> Results:
+        assert isinstance(call.weight, np.ndarray)
+        result = unwritten(batched_shape(call.output_shape, call), call.source.dtype)
+        output, memory = self.upload(stack, result)
+        operands = [batched(call.source, call), call.weight]
+        bias = None if call.bias is None else self.upload(stack, call.bias, self.ND)[0]
+        self.launch(
+            stack,
+            "aclnnConvolution",
+            *(self.upload(stack, array)[0] for array in operands),
+            bias,
+            *self.conv_parameters(stack, call),
+            ctypes.c_int64(call.parameters.get("groups", 1)),
+            output,
+            self.precision(call),
+        )
+        self.copy(result.ctypes.data, memory, result.nbytes, TO_HOST)
+        return {"output": result.reshape(call.output_shape)}
+
+    def conv_backward(self, stack: ExitStack, call: Call) -> Results:
         assert isinstance(call.input, np.ndarray)
         assert isinstance(call.weight, np.ndarray)
         arrays = [batched(call.grad_output, call), batched(call.input, call), call.weight]
         operands = [self.upload(stack, array)[0] for array in arrays]
-        shapes = (arrays[1].shape, call.weight_shape, call.weight_shape[:1])
+        shapes = (arrays[1].shape, call.weight_shape, (call.output_channels,))
         results = [unwritten(shape, arrays[0].dtype) for shape in shapes]
         outputs = [
             self.upload(stack, array, self.ND if array.ndim == 1 else None) for array in results
@@ -315,22 +360,16 @@ class Cann:
             stack,
             "aclnnConvolutionBackward",
             *operands,
-            self.ints(stack, call.weight_shape[:1]),
-            *(self.ints(stack, numbers) for numbers in conv_numbers(call)),
-            ctypes.c_bool(False),
-            self.ints(stack, (0,) * call.rank),
+            self.ints(stack, (call.output_channels,)),
+            *self.conv_parameters(stack, call),
             ctypes.c_int(call.parameters.get("groups", 1)),
             self.bools(stack, call.output_mask),
-            ctypes.c_int8(self.PRECISIONS.index(call.parameters.get("precision", "keep"))),
+            self.precision(call),
             *(tensor if wanted else None for (tensor, _), wanted in masked),
         )
-        chosen: list[NDArray[Any] | None] = []
-        for array, (_, memory), wanted in zip(results, outputs, call.output_mask, strict=True):
+        for array, (_, memory) in zip(results, outputs, strict=True):
             self.copy(array.ctypes.data, memory, array.nbytes, TO_HOST)
-            chosen.append(array if wanted else None)
-        if chosen[0] is not None:
-            chosen[0] = chosen[0].reshape(call.input_shape)
-        return call.named(tuple(chosen))
+        return chosen_gradients(call, results)
 
     def launch(self, stack: ExitStack, name: str, *arguments: Any) -> None:
         size, executor = ctypes.c_uint64(), Pointer()
@@ -389,11 +428,35 @@ class Cann:
         )  # fmt: skip
 
 
+def infiniop_pool(call: Call) -> tuple[str, list[Any]]:
+    """The function, and what it is told beside the tensors."""
+    if call.operator in ADAPTIVE:
+        if not call.is_forward or call.rank == 2:
+            raise Unsupported(f"InfiniOp has no {call.operator}")
+        sizes = int64s(call.output_shape[-call.rank :])
+        return ("AdaptiveAvgPool1d", []) if call.rank == 1 else ("AdaptiveAvgPool3D", [sizes])
+    numbers = pool_numbers(call)
+    ceil_mode = call.parameters.get("ceil_mode", False)
+    if call.is_forward and not ceil_mode and call.rank != 2:
+        if call.rank == 1:
+            return "AvgPool1d", [ctypes.c_size_t(number) for (number,) in numbers]
+        return "AvgPool3d", [*map(int64s, numbers)]
+    name = "AvgPool" if call.is_forward else "AvgPoolBackward"
+    return name, [*map(int64s, numbers), ctypes.c_bool(ceil_mode)]
+
+
 def operator_name(call: Call) -> str:
     kind = "AdaptiveAvgPool" if call.operator in ADAPTIVE else "AvgPool"
     if call.rank == 1:
         raise Unsupported("CANN has no 1-D pooling")
-    return f"aclnn{kind}{call.rank}dBackward"
+    return f"aclnn{kind}{call.rank}d{'' if call.is_forward else 'Backward'}"
+
+
+def chosen_gradients(call: Call, results: Sequence[NDArray[Any]]) -> Results:
+    """Those the call asks for, of its own shapes."""
+    named = zip(GRADIENTS, results, strict=True)
+    shapes = call.result_shapes()
+    return {name: array.reshape(shapes[name]) for name, array in named if name in shapes}
 
 
 def as_pointer(address: Any) -> Pointer:

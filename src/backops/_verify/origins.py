@@ -14,19 +14,27 @@ from backops._verify import truth
 TERMS_SHOWN = 6
 
 
-def origin(call: Call, gradient: str, index: Shape) -> str:
-    """The sum that the element at `index` is."""
+def origin(call: Call, name: str, index: Shape) -> str:
+    """The sum that the element at `index` of a result is."""
     if not call.is_conv:
-        return pool_origin(call, index)
-    if gradient == "grad_input":
-        return conv_input_origin(call, index)
+        return average_origin(call, index) if call.is_forward else pool_origin(call, index)
+    if name in ("output", "grad_input"):
+        return conv_image_origin(call, index)
+    gradient = name
     batch = math.prod(call.grad_output.shape[: -call.rank - 1])
-    positions = call.grad_output.shape[-call.rank :]
+    positions = call.output_shape[-call.rank :]
     if gradient == "grad_bias":
         return f"sum of {batch * math.prod(positions)} terms: grad_output[:, {index[0]}, ...]"
+    if call.is_transposed:
+        positions = call.input_shape[-call.rank :]
+        return (
+            f"sum of up to {batch * math.prod(positions)} products: input[:, {index[0]}, ...] with "
+            f"grad_output channel {weight_other_channel(call, index)} at kernel position "
+            f"{index[2:]}"
+        )
     return (
         f"sum of up to {batch * math.prod(positions)} products: grad_output[:, {index[0]}, ...] "
-        f"with input channel {weight_input_channel(call, index)} at kernel position {index[2:]}"
+        f"with input channel {weight_other_channel(call, index)} at kernel position {index[2:]}"
     )
 
 
@@ -52,30 +60,53 @@ def pool_origin(call: Call, index: Shape) -> str:
     return " + ".join(texts)
 
 
-def conv_input_origin(call: Call, index: Shape) -> str:
+def average_origin(call: Call, index: Shape) -> str:
+    rank = call.rank
+    pairs = zip(truth.pool_axes(call), index[-rank:], strict=True)
+    window = [windows[at] for windows, at in pairs]
+    override = call.parameters.get("divisor_override")
+    divisor = override or math.prod(each.divisor for each in window)
+    count = math.prod(each.end - each.begin for each in window)
+    spans = (f"{each.begin}:{each.end}" for each in window)
+    where = ", ".join([*map(str, index[:-rank]), *spans])
+    return f"sum of {count} elements: input[{where}] / {divisor}"
+
+
+def conv_image_origin(call: Call, index: Shape) -> str:
+    """Of an output or of an input's gradient: which elements of the other it is made of."""
     rank = call.rank
     groups = call.parameters.get("groups", 1)
-    per_group = call.weight_shape[0] // groups
-    group = index[-rank - 1] // call.weight_shape[1]
+    source = call.source.shape
+    per_group = source[-rank - 1] // groups
+    channels_here = call.output_channels if call.is_forward else call.input_shape[-rank - 1]
+    group = index[-rank - 1] // max(1, channels_here // groups)
     ranges, taps_met = [], 1
     for axis in range(rank):
-        outputs = met_outputs(call, axis, index[axis - rank])
-        taps_met *= len(outputs)
-        ranges.append(f"{outputs[0]}:{outputs[-1] + 1}" if outputs else "none")
+        met = met_places(call, axis, index[axis - rank])
+        taps_met *= len(met)
+        ranges.append(f"{met[0]}:{met[-1] + 1}" if met else "none")
     channels = f"{group * per_group}:{(group + 1) * per_group}"
     where = ", ".join([*map(str, index[: -rank - 1]), channels, *ranges])
-    return f"sum of {taps_met * per_group} products: grad_output[{where}] with their weights"
+    name = "input" if call.is_forward else "grad_output"
+    text = f"sum of {taps_met * per_group} products: {name}[{where}] with their weights"
+    return text if call.bias is None else f"{text}, and bias[{index[-rank - 1]}]"
 
 
-def met_outputs(call: Call, axis: int, at: int) -> list[int]:
-    """Outputs along an axis whose window holds input `at`."""
+def met_places(call: Call, axis: int, at: int) -> list[int]:
+    """Along an axis, the elements of the source that are in the sum of the result's `at`."""
     stride, padding, dilation = (numbers[axis] for numbers in truth.conv_numbers(call))
-    outputs = call.grad_output.shape[axis - call.rank]
-    starts = {at + padding - tap * dilation for tap in range(call.weight_shape[2 + axis])}
-    return sorted(s // stride for s in starts if s % stride == 0 and 0 <= s // stride < outputs)
+    size = call.source.shape[axis - call.rank]
+    taps = range(call.weight_shape[2 + axis])
+    if call.is_forward != call.is_transposed:  # the result is of windows on the source
+        places = {at * stride - padding + tap * dilation for tap in taps}
+    else:  # the source is of windows on the result
+        starts = {at + padding - tap * dilation for tap in taps}
+        places = {start // stride for start in starts if start % stride == 0}
+    return sorted(place for place in places if 0 <= place < size)
 
 
-def weight_input_channel(call: Call, index: Shape) -> int:
+def weight_other_channel(call: Call, index: Shape) -> int:
+    """The channel of the second axis of a weight, which counts within a group."""
     groups = call.parameters.get("groups", 1)
     group = index[0] // max(1, call.weight_shape[0] // groups)
     return int(np.int64(group) * call.weight_shape[1] + index[1])

@@ -62,7 +62,9 @@ def badge(is_right: bool) -> str:
 def page_parts(report: Report, call: Call, candidates: Mapping[str, NDArray[Any]]) -> Iterator[str]:
     yield f"<h1>{escape(report.operator)} {badge(report.is_right)}</h1>"
     given = ", ".join(f"{name}={value}" for name, value in report.parameters.items())
-    shapes = f"grad_output {report.grad_output_shape}, input {report.input_shape}"
+    shapes = f"input {report.input_shape}"
+    if report.grad_output_shape is not None:
+        shapes = f"grad_output {report.grad_output_shape}, {shapes}"
     made = f"backops {backops.__version__}"
     yield f'<p class="quiet">{escape(shapes)}{escape("; " + given) if given else ""}; {made}</p>'
     for tensor in report.tensors:

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from backops import _geometry
 from backops._calls import FIXED, Call
 from backops._verify import truth
 
 SPATIAL = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 # From this share on, one index is named although others have wrong elements too.
 MOSTLY = 0.95
+# Results that have the axes of images; the others have those of a weight or a bias.
+IMAGES = ("output", "grad_input")
 LINES = {"height": "row", "width": "column", "depth": "slice"}
 
 
@@ -30,14 +33,16 @@ def axis_names(call: Call, gradient: str) -> tuple[str, ...]:
     if gradient == "grad_bias":
         return ("channel",)
     if gradient == "grad_weight":
-        return ("output channel", "input channel", *(f"kernel {name}" for name in spatial))
+        channels = ("output channel", "input channel")
+        channels = channels[::-1] if call.is_transposed else channels
+        return (*channels, *(f"kernel {name}" for name in spatial))
     leading = ("batch", "channel") if len(call.input_shape) == call.rank + 2 else ("channel",)
     return (*leading, *spatial)
 
 
 def leading_axes(call: Call, gradient: str) -> int:
     """How many axes come before those of a plane."""
-    if gradient == "grad_input":
+    if gradient in IMAGES:
         return len(call.input_shape) - call.rank
     return 2 if gradient == "grad_weight" else 1
 
@@ -67,8 +72,9 @@ def findings(
     if wrong == 0:
         return []
     sentences = [text for text in map(describe_axis, axes) if text]
-    if gradient == "grad_input":
-        sentences += plane_findings(call, by_position.reshape(call.input_shape[-call.rank :]))
+    if gradient in IMAGES:
+        plane = call.result_shapes()[gradient][-call.rank :]
+        sentences += plane_findings(call, by_position.reshape(plane))
     if not sentences:
         total = int(axes[0].counts.sum())
         size = int(np.prod([len(axis.counts) for axis in axes]))
@@ -126,20 +132,17 @@ def plane_findings(call: Call, plane: NDArray[np.int32]) -> list[str]:
             sentences.append("all wrong elements lie in the corners of the planes")
         elif inner.sum() == 0:
             sentences.append("all wrong elements lie on the border of the planes")
-    if call.operator in FIXED:
-        sentences += window_findings(call, plane)
-    return sentences
+    return sentences + region_findings(plane, special_regions(call))
 
 
-def window_findings(call: Call, plane: NDArray[np.int32]) -> list[str]:
-    """Whether all wrong elements are in windows that padding or ceil_mode makes special."""
+Regions = dict[str, list[NDArray[np.bool_]]]
+
+
+def region_findings(plane: NDArray[np.int32], regions: Regions) -> list[str]:
+    """Whether all wrong elements are where padding or another parameter makes them special."""
     sentences = []
-    regions = (
-        (special_inputs(call, "padding"), "windows that reach into the padding"),
-        (special_inputs(call, "ceil"), "the last, shorter windows of ceil_mode"),
-    )
-    for masks, what in regions:
-        # An element is in such a window if it is along any axis.
+    for what, masks in regions.items():
+        # An element is in such a place if it is along any axis.
         region = np.zeros(plane.shape, bool)
         for axis, inside in enumerate(masks):
             region |= inside.reshape([-1 if index == axis else 1 for index in range(plane.ndim)])
@@ -148,18 +151,46 @@ def window_findings(call: Call, plane: NDArray[np.int32]) -> list[str]:
     return sentences
 
 
-def special_inputs(call: Call, kind: str) -> list[NDArray[np.bool_]]:
-    """Per axis, which inputs are in a window that reaches into padding, or beyond it."""
+def special_regions(call: Call) -> Regions:
+    """Per axis, which indices of the result are in each kind of place."""
+    if call.operator in FIXED:
+        return {
+            "windows that reach into the padding": special_windows(call, "padding"),
+            "the last, shorter windows of ceil_mode": special_windows(call, "ceil"),
+        }
+    if call.operator == "conv":
+        return {"windows that reach into the padding": padded_outputs(call)}
+    if call.operator == "conv_transpose":
+        more = _geometry.output_padding(call.rank, call.parameters)
+        sizes = call.output_shape[-call.rank :]
+        pairs = zip(sizes, more, strict=True)
+        return {"what output_padding adds": [np.arange(size) >= size - n for size, n in pairs]}
+    return {}
+
+
+def special_windows(call: Call, kind: str) -> list[NDArray[np.bool_]]:
+    """Windows that reach into padding, or beyond it: outputs, or the inputs that are in them."""
     masks = []
     for axis, windows in enumerate(truth.pool_axes(call)):
         size = call.input_shape[axis - call.rank]
         kernel, stride, padding = (numbers[axis] for numbers in truth.pool_numbers(call))
-        inside = np.zeros(size, bool)
+        inside = np.zeros(len(windows) if call.is_forward else size, bool)
         for output, window in enumerate(windows):
             start = output * stride - padding
             end = start + kernel
             reaches_padding = start < 0 or size < end <= size + padding
             if reaches_padding if kind == "padding" else end > size + padding:
-                inside[window.begin : window.end] = True
+                inside[output if call.is_forward else slice(window.begin, window.end)] = True
         masks.append(inside)
+    return masks
+
+
+def padded_outputs(call: Call) -> list[NDArray[np.bool_]]:
+    """Outputs of a convolution whose kernel reaches into the padding."""
+    masks = []
+    for axis, outputs in enumerate(call.output_shape[-call.rank :]):
+        stride, padding, dilation = (numbers[axis] for numbers in truth.conv_numbers(call))
+        start = np.arange(outputs) * stride - padding
+        end = start + dilation * (call.weight_shape[2 + axis] - 1) + 1
+        masks.append((start < 0) | (end > call.input_shape[axis - call.rank]))
     return masks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backops._calls import Call
-from backops._verify import truth
+from backops._command import CommandError
+from backops._verify import mistakes, places, truth
 
 Floats = NDArray[np.float64]
 
@@ -21,30 +22,34 @@ MOST_ELEMENTS = 1 << 24
 MOST_PRODUCTS = 1 << 32
 
 
-def sample_call(call: Call, gradient: str, plane: int) -> tuple[Call, slice] | None:
+def sample_call(call: Call, name: str, plane: int) -> tuple[Call, slice] | None:
     """A call whose result holds that plane, and which planes of the whole result it gives."""
     rank = call.rank
     if not call.is_conv:
         if math.prod(call.input_shape[-rank:]) > MOST_ELEMENTS:
             return None
-        grad = call.grad_output.reshape(-1, *call.grad_output.shape[-rank:])[plane : plane + 1]
-        part = replace(call, grad_output=grad, input=(1, *call.input_shape[-rank:]))
-        return part, slice(plane, plane + 1)
+        chosen = slice(plane, plane + 1)
+        return with_source(call, truth.pool_planes(call)[chosen]), chosen
     if truth.conv_products(call) > MOST_PRODUCTS:
         return None
-    if gradient != "grad_input":
-        return call, slice(0, math.prod(call.result_shapes()[gradient][:2]))
-    channels = call.input_shape[-rank - 1]
+    shape = call.result_shapes()[name]
+    if name not in places.IMAGES:
+        return call, slice(0, math.prod(shape[:2]))
+    channels = shape[-rank - 1]
     image = plane // channels
-    grad, _ = truth.conv_images(call)
-    parameters = {**call.parameters, "output_mask": (True, False, False)}
-    part = replace(
-        call,
-        grad_output=grad[image : image + 1],
-        input=(1, *call.input_shape[-rank - 1 :]),
-        parameters=parameters,
-    )
+    part = with_source(call, truth.conv_images(call.source, call)[image : image + 1])
+    if not call.is_forward:
+        parameters = {**call.parameters, "output_mask": (True, False, False)}
+        part = replace(part, parameters=parameters)
     return part, slice(image * channels, (image + 1) * channels)
+
+
+def with_source(call: Call, source: NDArray[Any]) -> Call:
+    """The same on a part of its planes or images."""
+    if call.is_forward:
+        return replace(call, input=source)
+    kept = call.rank + 1 if call.is_conv else call.rank
+    return replace(call, grad_output=source, input=(1, *call.input_shape[-kept:]))
 
 
 def sample_truth(call: Call, gradient: str) -> Floats:
@@ -91,40 +96,22 @@ def truth_roundoff(dtype: np.dtype[Any]) -> float:
     return max(Format.of(dtype).unit_roundoff, 2.0**-24)
 
 
-def changed_results(call: Call, gradient: str, wanted: Floats) -> Iterator[tuple[str, Floats]]:
+def changed_results(call: Call, name: str, wanted: Floats) -> Iterator[tuple[str, Floats]]:
     """What the result would be after each of the usual mistakes."""
-    for what, parameters in changed_parameters(call):
+    for what, changed in mistakes.changed_calls(call):
         try:
-            changed = replace(call, parameters={**call.parameters, **parameters})
-            yield what, sample_truth(changed, gradient)
-        except (ValueError, TypeError):
+            if changed.result_shapes() == call.result_shapes():
+                yield what, sample_truth(changed, name)
+        except (ValueError, TypeError, CommandError):
             continue  # the mistake is not possible with these shapes
-    if call.is_conv and gradient == "grad_input" and isinstance(call.weight, np.ndarray):
-        flipped = np.flip(call.weight, tuple(range(2, call.weight.ndim)))
-        yield "with the kernel flipped", sample_truth(replace(call, weight=flipped), gradient)
+    yield from mistakes.unwritten_outputs(call, wanted)
     for axis in range(1, wanted.ndim):
         if wanted.shape[axis] > 1:
             yield f"with spatial axis {axis - 1} reversed", np.flip(wanted, axis)
-        for other in range(axis + 1, wanted.ndim):
-            if wanted.shape[axis] == wanted.shape[other]:
-                what = f"with spatial axes {axis - 1} and {other - 1} exchanged"
-                yield what, np.swapaxes(wanted, axis, other)
-
-
-def changed_parameters(call: Call) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    given = call.parameters
-    if "kernel_size" in given:
-        includes = given.get("count_include_pad", True)
-        yield f"with count_include_pad={not includes}", {"count_include_pad": not includes}
-        if given.get("divisor_override"):
-            yield "without divisor_override", {"divisor_override": None}
-        kernel = math.prod(truth.pool_numbers(call)[0])
-        yield f"with every window divided by {kernel}", {"divisor_override": kernel}
-        yield "without a division", {"divisor_override": 1}
-    if "precision" in given or call.grad_output.dtype == np.float32:
-        for precision in ("keep", "hf32", "fp16"):
-            if precision != given.get("precision", "keep") and "adaptive" not in call.operator:
-                yield f"with precision={precision!r}", {"precision": precision}
+        for second in range(axis + 1, wanted.ndim):
+            if wanted.shape[axis] == wanted.shape[second]:
+                what = f"with spatial axes {axis - 1} and {second - 1} exchanged"
+                yield what, np.swapaxes(wanted, axis, second)
 
 
 def constant_factor(got: Floats, wanted: Floats) -> float | None:

@@ -65,7 +65,7 @@ def case_parts(result: Result) -> Iterator[str]:
         for limit in limits
     ]
     if rows:
-        yield table(rows, ("gradient", *limit_head(has_benchmark)))
+        yield table(rows, ("result", *limit_head(has_benchmark)))
 
 
 def case_row(result: Result) -> tuple[str, ...]:

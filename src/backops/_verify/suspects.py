@@ -44,7 +44,7 @@ class Zeros:
         self.is_truth = True
 
     def add(self, position: int, truth: Floats) -> None:
-        self.is_truth = self.is_truth and not truth.astype(self.dtype).any()
+        self.is_truth = self.is_truth and not rounded_to(self.dtype, truth).any()
 
 
 class Constant:
@@ -69,7 +69,7 @@ class Constant:
             float(np.minimum(self.low, truth.min())),
             float(np.maximum(self.high, truth.max())),
         )
-        rounded = truth.astype(self.dtype)
+        rounded = rounded_to(self.dtype, truth)
         if self.first is None:
             self.first = rounded[0]
         self.is_one_value = self.is_one_value and equal(rounded, self.first)
@@ -94,12 +94,12 @@ def suspect_of(call: Call, candidate: NDArray[Any]) -> Suspect | None:
     if len(candidate) == 0:
         return None
     roundoff = Format.of(candidate.dtype).unit_roundoff
-    if call.grad_output.dtype == np.float32:
+    if call.source.dtype == np.float32:
         given = call.parameters.get("precision", "keep")
         roundoff = max(roundoff, PRECISION_ROUNDOFF.get(given, 0.0))
     if not candidate[:FIRST].any() and not candidate.any():
         return Zeros(candidate.dtype)
-    for name, tensor in zip(("grad_output", "input", "weight"), call.tensors(), strict=False):
+    for name, tensor in call.operands().items():
         if isinstance(tensor, np.ndarray) and tensor.size == candidate.size:
             values = tensor.reshape(-1).astype(candidate.dtype, copy=False)
             if equal(candidate[:FIRST], values[:FIRST]) and equal(candidate, values):
@@ -108,6 +108,11 @@ def suspect_of(call: Call, candidate: NDArray[Any]) -> Suspect | None:
     if len(candidate) > 1 and equal(candidate[:FIRST], value) and equal(candidate, value):
         return Constant(value, roundoff)
     return None
+
+
+def rounded_to(dtype: np.dtype[Any], truth: Floats) -> NDArray[Any]:
+    with np.errstate(over="ignore"):  # what the dtype cannot hold is infinite
+        return truth.astype(dtype)
 
 
 def equal(one: NDArray[Any], other: Any) -> bool:

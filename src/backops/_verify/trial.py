@@ -22,8 +22,6 @@ from backops._verify.rules import Rules
 from backops._verify.targets import Candidate
 from backops._verify.verify import Report, compare, second_of, standard_of, verify
 
-TENSORS = ("grad_output", "input", "weight")
-
 
 def run_case(
     case: Case, candidate: Candidate, rules: Rules, benchmark: Benchmark | None = None
@@ -129,10 +127,10 @@ def failed_ratios(report: Report) -> list[Figure] | None:
 
 
 def run_candidate(call: Call, candidate: Candidate) -> dict[str, NDArray[Any]]:
-    """Its gradients, in memory of their own; what it was given must be as before."""
+    """Its results, in memory of their own; what it was given must be as before."""
     before = [np.array(tensor).tobytes() for tensor in call.tensors()]
     results = candidate(call)
-    for name, tensor, bytes_before in zip(TENSORS, call.tensors(), before, strict=False):
+    for name, tensor, bytes_before in zip(call.operands(), call.tensors(), before, strict=True):
         if np.array(tensor).tobytes() != bytes_before:
             raise CommandError(f"the candidate changed {name}")
     missing = [name for name in call.result_shapes() if name not in results]

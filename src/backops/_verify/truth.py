@@ -8,7 +8,7 @@ reference. Operands are widened, and rounded first where `precision` says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import backops
-from backops import reference
-from backops._calls import ADAPTIVE, FIXED, Call
+from backops import _geometry, reference
+from backops._calls import ADAPTIVE, FIXED, GRADIENTS, Call
 from backops._command import CommandError, UsageError
 from backops._files import Shape
 
@@ -59,9 +59,9 @@ class Truth:
 class Repeated:
     """The blocks of a truth that is needed twice: kept if they are few, else worked out again."""
 
-    def __init__(self, call: Call, gradient: str, *, with_magnitudes: bool) -> None:
-        self._make = partial(truth_of, call, gradient, with_magnitudes=with_magnitudes)
-        self._is_kept = math.prod(call.result_shapes()[gradient]) <= KEPT_ELEMENTS
+    def __init__(self, call: Call, name: str, *, with_magnitudes: bool) -> None:
+        self._make = partial(truth_of, call, name, with_magnitudes=with_magnitudes)
+        self._is_kept = math.prod(call.result_shapes()[name]) <= KEPT_ELEMENTS
         first = self._make()
         self.source, self.terms = first.source, first.terms
         self._first: Iterator[Block] | None = first.blocks
@@ -76,20 +76,24 @@ class Repeated:
         return blocks if blocks is not None else self._make().blocks
 
 
-def truth_of(call: Call, gradient: str, *, with_magnitudes: bool) -> Truth:
+def truth_of(call: Call, name: str, *, with_magnitudes: bool) -> Truth:
+    """Of the result of that name."""
     if not call.is_conv:
         return pool_truth(call, with_magnitudes)
-    if gradient == "grad_input":
-        return conv_input_truth(call, with_magnitudes)
-    return conv_sum_truth(call, gradient, with_magnitudes)
+    if name in ("output", "grad_input"):
+        return conv_image_truth(call, name, with_magnitudes)
+    return conv_sum_truth(call, name, with_magnitudes)
+
+
+def widened(array: NDArray[Any]) -> Floats:
+    with np.errstate(invalid="ignore"):  # a signalling NaN would warn
+        return np.asarray(array).astype(np.float64)
 
 
 def operand(array: NDArray[Any], call: Call) -> Floats:
-    """In float64, rounded as the precision of the call asks."""
-    with np.errstate(invalid="ignore"):  # a signalling NaN would warn
-        values = np.asarray(array).astype(np.float64)
+    """In float64, rounded as the precision of the call asks; a bias is not."""
     precision = call.parameters.get("precision", "keep")
-    return reference._round_inputs(values, array.dtype.name, precision)
+    return reference._round_inputs(widened(array), array.dtype.name, precision)
 
 
 # ---- pooling -------------------------------------------------------------------------------------
@@ -97,33 +101,24 @@ def operand(array: NDArray[Any], call: Call) -> Floats:
 
 def pool_numbers(call: Call) -> tuple[Shape, Shape, Shape]:
     """Kernel size, stride and padding of a fixed pool, one per spatial axis."""
-    given, rank = call.parameters, call.rank
-    kernels = reference._per_axis("kernel_size", given["kernel_size"], rank, least=1)
-    strides = kernels
-    if given.get("stride") not in (None, ()):
-        strides = reference._per_axis("stride", given["stride"], rank, least=1)
-    return kernels, strides, reference._per_axis("padding", given.get("padding", 0), rank, least=0)
+    return _geometry.pool_numbers(call.rank, call.parameters)
 
 
-def pool_axes(call: Call) -> list[list[reference._Window]]:
+def pool_axes(call: Call) -> _geometry.Windows:
     """The windows of every output along each spatial axis."""
-    rank, sizes = call.rank, call.input_shape[-call.rank :]
     if call.operator in ADAPTIVE:
-        outputs = call.grad_output.shape[-rank:]
-        pairs = zip(sizes, outputs, strict=True)
-        return [reference._adaptive_windows(size, count) for size, count in pairs]
-    ceil_mode = call.parameters.get("ceil_mode", False)
-    count_include_pad = call.parameters.get("count_include_pad", True)
-    return [
-        reference._fixed_windows(*axis, ceil_mode, count_include_pad)
-        for axis in zip(sizes, *pool_numbers(call), strict=True)
-    ]
+        outputs = call.output_shape[-call.rank :]
+        return _geometry.adaptive_windows(call.rank, call.input_shape, outputs)
+    return _geometry.fixed_windows(call.rank, call.input_shape, call.parameters)
 
 
-def pool_terms(axes: list[list[reference._Window]], sizes: Shape) -> int:
-    """Most windows that one input is in."""
+def pool_terms(call: Call) -> int:
+    """Most inputs that a window has, or most windows that one input is in."""
+    axes = pool_axes(call)
+    if call.is_forward:
+        return math.prod(max(window.end - window.begin for window in axis) for axis in axes)
     most = 1
-    for windows, size in zip(axes, sizes, strict=True):
+    for windows, size in zip(axes, call.input_shape[-call.rank :], strict=True):
         steps = np.zeros(size + 1, np.int64)
         np.add.at(steps, [window.begin for window in windows], 1)
         np.add.at(steps, [window.end for window in windows], -1)
@@ -133,13 +128,12 @@ def pool_terms(axes: list[list[reference._Window]], sizes: Shape) -> int:
 
 def pool_truth(call: Call, with_magnitudes: bool) -> Truth:
     check_pool(call)
-    rank = call.rank
-    outputs = math.prod(call.grad_output.shape[-rank:])
+    outputs = math.prod(call.output_shape[-call.rank :])
     elements = math.prod(call.input_shape)
     is_small = outputs <= SMALL_POOL_OUTPUTS and elements <= SMALL_POOL_ELEMENTS
     source = "backops.reference" if is_small else "the core in float64"
     operator = getattr(reference if is_small else backops, call.operator)
-    terms = pool_terms(pool_axes(call), call.input_shape[-rank:]) if elements else 1
+    terms = pool_terms(call) if elements else 1
     blocks = pool_blocks(call, operator, with_magnitudes)
     if not is_small and outputs <= CHECKED_OUTPUTS:
         check_core(call)
@@ -149,61 +143,116 @@ def pool_truth(call: Call, with_magnitudes: bool) -> Truth:
 def check_pool(call: Call) -> None:
     """Raises what the operator itself would raise, for the whole tensors."""
     rank = call.rank
-    grad, shape = call.grad_output, call.input_shape
-    if grad.ndim != len(shape) or grad.shape[:-rank] != shape[:-rank]:
+    output, shape = call.output_shape, call.input_shape
+    if len(output) != len(shape) or output[:-rank] != shape[:-rank]:
         raise UsageError(
-            f"{call.operator}: grad_output is {grad.shape}, which does not fit input {shape}"
+            f"{call.operator}: grad_output is {output}, which does not fit input {shape}"
         )
     if math.prod(shape) and call.operator in FIXED:
         # One plane tells the rest: kernel, padding, and the pooled size.
-        plane = np.zeros((1, *grad.shape[-rank:]), grad.dtype)
-        getattr(backops, call.operator)(plane, (1, *shape[-rank:]), **call.parameters)
+        plane = np.zeros((1, *call.source.shape[-rank:]), call.source.dtype)
+        pooled(call, getattr(backops, call.operator), plane, call.parameters)
+
+
+def pooled(
+    call: Call, operator: Callable[..., Any], part: NDArray[Any], given: Mapping[str, Any]
+) -> Floats:
+    """`operator` on some planes of the source; a gradient needs to know of which input."""
+    shapes = () if call.is_forward else ((len(part), *call.input_shape[-call.rank :]),)
+    result: Floats = operator(part, *shapes, **given)
+    return result
+
+
+def pool_planes(call: Call) -> NDArray[Any]:
+    """What is pooled, or the gradient that is spread."""
+    return call.source.reshape(-1, *call.source.shape[-call.rank :])
 
 
 def pool_blocks(
     call: Call, operator: Callable[..., Floats], with_magnitudes: bool
 ) -> Iterator[Block]:
     rank = call.rank
-    grad = call.grad_output.reshape(-1, *call.grad_output.shape[-rank:])
-    plane = call.input_shape[-rank:]
-    size = math.prod(plane)
-    if size > LARGE_PLANE_ELEMENTS and call.operator in FIXED:
-        for index in range(len(grad)):
-            for position, values, magnitudes in row_blocks(call, grad[index], operator):
+    source = pool_planes(call)
+    (result,) = call.result_shapes().values()
+    size = math.prod(result[-rank:])
+    largest = max(size, math.prod(source.shape[1:]), 1)
+    if largest > LARGE_PLANE_ELEMENTS and call.operator in FIXED:
+        rows = output_rows if call.is_forward else input_rows
+        for index in range(len(source)):
+            for position, values, magnitudes in rows(call, source[index], operator):
                 yield Block(index * size + position, values, magnitudes)
         return
     given = {name: value for name, value in call.parameters.items() if name != "precision"}
     positive = dict(given)
     if given.get("divisor_override"):
         positive["divisor_override"] = abs(given["divisor_override"])
-    step = max(1, BLOCK_ELEMENTS // max(size, math.prod(grad.shape[1:]), 1))
-    for first in range(0, len(grad), step):
-        part = operand(grad[first : first + step], call)
-        shape = (len(part), *plane)
-        values = operator(part, shape, **given)
+    step = max(1, BLOCK_ELEMENTS // largest)
+    for first in range(0, len(source), step):
+        part = operand(source[first : first + step], call)
+        values = pooled(call, operator, part, given)
         magnitudes = None
         if with_magnitudes:
-            magnitudes = operator(np.abs(part, out=part), shape, **positive)
+            magnitudes = pooled(call, operator, np.abs(part, out=part), positive)
         yield Block(first * size, values, magnitudes)
 
 
-def row_blocks(call: Call, grad: NDArray[Any], operator: Callable[..., Floats]) -> Iterator[Block]:
-    """One plane of a fixed pool, some rows at a time.
-
-    The windows that reach into those rows make a smaller pool, without padding along its rows.
-    They are divided first, since the smaller pool would not know by what.
-    """
-    axes = pool_axes(call)
+def without_rows(call: Call) -> dict[str, Any]:
+    """Parameters of a smaller pool that holds some rows: not padded along them, not divided."""
     kernels, strides, paddings = pool_numbers(call)
-    given = {
+    return {
         "kernel_size": kernels,
         "stride": strides,
         "padding": (0, *paddings[1:]),
         "ceil_mode": call.parameters.get("ceil_mode", False),
         "divisor_override": 1,
     }
-    override = call.parameters.get("divisor_override")
-    divisors = [np.array([1 if override else w.divisor for w in windows]) for windows in axes]
+
+
+def divide(values: Floats, axes: _geometry.Windows, override: int, rows: slice) -> None:
+    """By the divisors of the windows, in place; `values` are those of some `rows`."""
+    if override:
+        values /= override
+        return
+    for axis, windows in enumerate(axes):
+        chosen = windows[rows] if axis == 0 else windows
+        divisors = np.array([window.divisor for window in chosen])
+        values /= divisors.reshape([-1 if axis == i else 1 for i in range(values.ndim)])
+
+
+def output_rows(
+    call: Call, plane: NDArray[Any], operator: Callable[..., Floats]
+) -> Iterator[Block]:
+    """One plane of a fixed pool, some rows of outputs at a time."""
+    axes, given = pool_axes(call), without_rows(call)
+    kernels, strides, paddings = pool_numbers(call)
+    override = call.parameters.get("divisor_override") or 0
+    outputs, *others = call.output_shape[-call.rank :]
+    rows, *inner = plane.shape
+    step = max(1, BLOCK_ELEMENTS // (math.prod(inner) * strides[0]))
+    for first in range(0, outputs, step):
+        chosen = slice(first, min(first + step, outputs))
+        count = chosen.stop - first
+        top = first * strides[0] - paddings[0]
+        part = np.zeros(((count - 1) * strides[0] + kernels[0], *inner))
+        begin, end = max(top, 0), min(top + len(part), rows)
+        part[begin - top : end - top] = operand(plane[begin:end], call)
+        results = []
+        for terms, divisor in ((part, override), (np.abs(part), abs(override))):
+            values = operator(terms[np.newaxis], **given)[0]
+            divide(values, axes, divisor, chosen)
+            results.append(values)
+        yield Block(first * math.prod(others), *results)
+
+
+def input_rows(call: Call, grad: NDArray[Any], operator: Callable[..., Floats]) -> Iterator[Block]:
+    """One plane of a fixed pool's gradient, some rows of inputs at a time.
+
+    The windows that reach into those rows make a smaller pool, without padding along its rows.
+    They are divided first, since the smaller pool would not know by what.
+    """
+    axes, given = pool_axes(call), without_rows(call)
+    kernels, strides, paddings = pool_numbers(call)
+    override = call.parameters.get("divisor_override") or 0
     begins = np.array([window.begin for window in axes[0]])
     ends = np.array([window.end for window in axes[0]])
     rows, *others = call.input_shape[-call.rank :]
@@ -215,9 +264,8 @@ def row_blocks(call: Call, grad: NDArray[Any], operator: Callable[..., Floats]) 
         magnitudes = np.zeros_like(values)
         if len(outputs):
             chosen = slice(int(outputs[0]), int(outputs[-1]) + 1)
-            part = operand(grad[chosen], call) / (override or 1)
-            for axis, divisor in enumerate((divisors[0][chosen], *divisors[1:])):
-                part /= divisor.reshape([-1 if axis == i else 1 for i in range(part.ndim)])
+            part = operand(grad[chosen], call)
+            divide(part, axes, override, chosen)
             top = chosen.start * strides[0] - paddings[0]
             shape = (1, (len(part) - 1) * strides[0] + kernels[0], *others)
             begin, end = max(first, top), min(last, top + shape[1])
@@ -229,13 +277,13 @@ def row_blocks(call: Call, grad: NDArray[Any], operator: Callable[..., Floats]) 
 
 def check_core(call: Call) -> None:
     """The core must not vouch for itself: its first plane is compared with the reference."""
-    rank = call.rank
-    part = operand(call.grad_output.reshape(-1, *call.grad_output.shape[-rank:])[:1], call)
+    part = operand(pool_planes(call)[:1], call)
     part = np.where(np.isfinite(part), part, 1.0)
-    shape = (1, *call.input_shape[-rank:])
     given = {name: value for name, value in call.parameters.items() if name != "precision"}
-    core = getattr(backops, call.operator)(part, shape, **given)
-    slow = getattr(reference, call.operator)(part, shape, **given)
+    core, slow = (
+        pooled(call, getattr(namespace, call.operator), part, given)
+        for namespace in (backops, reference)
+    )
     if not np.allclose(core, slow, rtol=1e-11, atol=1e-11 * float(np.abs(part).max(initial=0))):
         raise CommandError(
             f"{call.operator}: the core in float64 disagrees with backops.reference: "
@@ -246,64 +294,72 @@ def check_core(call: Call) -> None:
 # ---- convolution ---------------------------------------------------------------------------------
 
 
-def conv_images(call: Call) -> tuple[NDArray[Any], Any]:
-    """grad_output and input (or its shape) with a batch axis."""
-    rank = call.rank
-    grad = call.grad_output.reshape(-1, *call.grad_output.shape[-rank - 1 :])
-    if isinstance(call.input, tuple):
-        return grad, (len(grad), *call.input[-rank - 1 :])
-    return grad, call.input.reshape(-1, *call.input.shape[-rank - 1 :])
+def conv_images(array: NDArray[Any], call: Call) -> NDArray[Any]:
+    """With a batch axis."""
+    return array.reshape(-1, *array.shape[-call.rank - 1 :])
 
 
 def conv_numbers(call: Call) -> tuple[Shape, Shape, Shape]:
     """Stride, padding and dilation, one per spatial axis."""
-    given, rank = call.parameters, call.rank
-    return (
-        reference._per_axis("stride", given.get("stride", 1), rank, least=1),
-        reference._per_axis("padding", given.get("padding", 0), rank, least=0),
-        reference._per_axis("dilation", given.get("dilation", 1), rank, least=1),
-    )
+    return _geometry.conv_numbers(call.rank, call.parameters)
 
 
 def conv_products(call: Call) -> int:
-    outputs = math.prod(call.grad_output.shape)
-    return outputs * math.prod(call.weight_shape[1:])
+    """Each element of the side with fewer meets one kernel per channel of the other."""
+    meeting = call.input_shape if call.is_transposed else call.output_shape
+    return math.prod(meeting) * math.prod(call.weight_shape[1:])
 
 
 def conv_operator(call: Call) -> tuple[str, Callable[..., Any]]:
     if conv_products(call) <= SMALL_CONV_PRODUCTS:
-        return "backops.reference", reference.conv_backward
-    return "the core in float64", backops.conv_backward
+        return "backops.reference", getattr(reference, call.operator)
+    return "the core in float64", getattr(backops, call.operator)
 
 
-def conv_parameters(call: Call, gradient: str) -> dict[str, Any]:
+def conv_parameters(call: Call, name: str) -> dict[str, Any]:
     dropped = ("precision", "output_mask")
-    given = {name: value for name, value in call.parameters.items() if name not in dropped}
-    names = ("grad_input", "grad_weight", "grad_bias")
-    return {**given, "output_mask": tuple(gradient == name for name in names)}
+    given = {key: value for key, value in call.parameters.items() if key not in dropped}
+    if not call.is_forward:
+        given["output_mask"] = tuple(name == each for each in GRADIENTS)
+    return given
 
 
-def conv_input_truth(call: Call, with_magnitudes: bool) -> Truth:
+def conv_image_terms(call: Call) -> int:
+    """Products in one element of an output, or of an input's gradient."""
+    if call.is_forward != call.is_transposed:  # elements of a window
+        return math.prod(call.weight_shape[1:])
+    groups = max(1, int(call.parameters.get("groups", 1)))
+    return call.weight_shape[0] // groups * math.prod(call.weight_shape[2:])
+
+
+def conv_image_truth(call: Call, name: str, with_magnitudes: bool) -> Truth:
+    """An output or an input's gradient: each image by itself."""
     source, operator = conv_operator(call)
-    groups = call.parameters.get("groups", 1)
-    terms = math.prod(call.weight_shape) // max(call.weight_shape[1] * groups, 1)
+    terms = conv_image_terms(call) + (call.bias is not None)
+    image = call.result_shapes()[name][-call.rank - 1 :]
+
+    def compute(part: Floats, weight: Floats, bias: Floats | None) -> Floats:
+        given = conv_parameters(call, name)
+        if call.is_forward:
+            result: Floats = operator(part, weight, bias, **given)
+        else:
+            shape = (len(part), *call.input_shape[-call.rank - 1 :])
+            result = operator(part, shape, weight, **given)[0]
+        return result.reshape(-1, *image[1:])
 
     def blocks() -> Iterator[Block]:
         assert isinstance(call.weight, np.ndarray)
-        grad, _ = conv_images(call)
+        images = conv_images(call.source, call)
         weight = operand(call.weight, call)
-        image = call.input_shape[-call.rank - 1 :]
-        given = conv_parameters(call, "grad_input")
+        bias = None if call.bias is None else widened(call.bias)
         step = max(1, BLOCK_ELEMENTS // max(math.prod(image), 1))
-        for first in range(0, len(grad), step):
-            part = operand(grad[first : first + step], call)
-            shape = (len(part), *image)
-            values = operator(part, shape, weight, **given)[0]
-            magnitudes = None
+        for first in range(0, len(images), step):
+            part = operand(images[first : first + step], call)
+            values, magnitudes = compute(part, weight, bias), None
             if with_magnitudes:
-                magnitudes = operator(np.abs(part), shape, np.abs(weight), **given)[0]
-                magnitudes = magnitudes.reshape(-1, *image[1:])
-            yield Block(first * math.prod(image), values.reshape(-1, *image[1:]), magnitudes)
+                positive = None if bias is None else np.abs(bias)
+                magnitudes = compute(np.abs(part), np.abs(weight), positive)
+            yield Block(first * math.prod(image), values, magnitudes)
 
     return Truth(source, max(1, terms), blocks())
 
@@ -311,8 +367,10 @@ def conv_input_truth(call: Call, with_magnitudes: bool) -> Truth:
 def conv_sum_truth(call: Call, gradient: str, with_magnitudes: bool) -> Truth:
     """Gradients that are sums over the batch: added up image by image."""
     source, operator = conv_operator(call)
-    grad, input = conv_images(call)
-    terms = max(1, len(grad) * math.prod(grad.shape[2:]))
+    grad = conv_images(call.grad_output, call)
+    is_over_inputs = call.is_transposed and gradient == "grad_weight"
+    places = call.input_shape if is_over_inputs else call.output_shape
+    terms = max(1, len(grad) * math.prod(places[-call.rank :]))
 
     def blocks() -> Iterator[Block]:
         given = conv_parameters(call, gradient)
@@ -326,7 +384,8 @@ def conv_sum_truth(call: Call, gradient: str, with_magnitudes: bool) -> Truth:
             part = operand(grad[first : first + images], call)
             x: Any = (len(part), *call.input_shape[-call.rank - 1 :])
             if needs_input:
-                x = operand(input[first : first + images], call)
+                assert isinstance(call.input, np.ndarray)
+                x = operand(conv_images(call.input, call)[first : first + images], call)
             with np.errstate(all="ignore"):
                 values += operator(part, x, call.weight_shape, **given)[index]
                 if magnitudes is not None:

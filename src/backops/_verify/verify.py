@@ -1,4 +1,4 @@
-"""Compares the gradients of one call with the truth, and says what is wrong with them."""
+"""Compares the results of one call with the truth, and says what is wrong with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from backops._calls import Call
 from backops._command import UsageError
 from backops._files import DTYPES, Shape
-from backops._verify import places, samples, truth
+from backops._verify import mistakes, places, samples, truth
 from backops._verify.benchmark import Second, preferred
 from backops._verify.compare import MISPLACED, THRESHOLDS, Comparison, Element
 from backops._verify.limits import Limit
@@ -55,7 +55,7 @@ class SmallCounts:
 
 @dataclass
 class TensorReport:
-    """One gradient. Errors are over the elements that are finite in candidate and truth."""
+    """One result. Errors are over the elements that are finite in candidate and truth."""
 
     name: str
     is_right: bool
@@ -109,7 +109,7 @@ class Report:
     operator: str
     parameters: dict[str, Any]
     input_shape: Shape
-    grad_output_shape: Shape
+    grad_output_shape: Shape | None
     tensors: list[TensorReport]
 
     @property
@@ -129,7 +129,7 @@ def verify(
     standard: str = "float32",
     second: Second | None = None,
 ) -> Report:
-    """Compares each candidate, by the name of its gradient, with the truth."""
+    """Compares each candidate, by the name of its result, with the truth."""
     shapes = call.result_shapes()
     for name in candidates:
         if name not in shapes:
@@ -141,7 +141,7 @@ def verify(
         operator=call.operator,
         parameters=dict(call.parameters),
         input_shape=call.input_shape,
-        grad_output_shape=call.grad_output.shape,
+        grad_output_shape=None if call.is_forward else call.output_shape,
         tensors=[
             verify_tensor(call, name, candidates[name], standard, second) for name in candidates
         ],
@@ -176,7 +176,7 @@ def standard_of(call: Call, candidate: NDArray[Any], standard: str) -> Standard:
     if candidate.dtype not in DTYPES.values():
         raise UsageError(f"a candidate is {candidate.dtype}, expected one of {', '.join(DTYPES)}")
     precision = call.parameters.get("precision", "keep")
-    if call.grad_output.dtype != np.float32:
+    if call.source.dtype != np.float32:
         precision = "keep"  # it has no effect
     return make_standard(standard, candidate.dtype, precision)
 
@@ -192,13 +192,15 @@ def verify_tensor(
         shape=candidate.shape,
         expected_shape=expected,
         dtype=candidate.dtype.name,
-        expected_dtype=call.grad_output.dtype.name,
+        expected_dtype=call.source.dtype.name,
         standard=chosen.name,
         standard_description=chosen.description,
         benchmark="" if second is None else second.name,
     )
     if candidate.shape != expected:
         report.findings.append(shape_finding(candidate.shape, expected))
+        for what in mistakes.shapes(call, name, candidate.shape):
+            report.findings.append(f"it would have this shape {what}")
         return report
     other = None if second is None else second.results[name]
     compared = compare(call, name, candidate, chosen, other)
@@ -210,7 +212,7 @@ def verify_tensor(
 
 @dataclass(frozen=True)
 class Compared:
-    """One gradient after the comparison with the truth."""
+    """One result after the comparison with the truth."""
 
     found: Comparison
     limits: list[Limit]
