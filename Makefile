@@ -1,6 +1,6 @@
 # Everything sets itself up: a virtual environment, the build, dependencies from PyPI.
 #
-#   make demo      run every operator on model-sized tensors
+#   make demo      run operators on model-sized tensors
 #   make test      lint, types, all tests, sanitizers
 #   make bench     speed, side by side with PyTorch; what a call through the C interfaces costs
 #   make bench-layers  hundreds of convolutions of public networks, side by side with PyTorch

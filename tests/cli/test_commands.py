@@ -197,13 +197,31 @@ def test_bench_conv_catches_a_wrong_result(
     assert "grad_weight: differs from PyTorch" in capsys.readouterr().err
 
 
-def test_demo_covers_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_covers_every_gradient_and_both_directions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--quick"]) == 0
     shown = capsys.readouterr().out
     for rank in (1, 2, 3):
         assert f"\navg_pool{rank}d_backward" in shown
         assert f"\nadaptive_avg_pool{rank}d_backward" in shown
+    for name in ("avg_pool2d ", "conv_backward ", "conv "):
+        assert shown.count(f"\n{name}") == 4  # dtypes
     assert "largest error" in shown
+
+
+@pytest.mark.parametrize("name", ["avg_pool2d", "conv"])
+def test_demo_tells_a_wrong_forward_result(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = getattr(backops, name)
+
+    def wrong(*arguments: Any, out: Any = None, **parameters: Any) -> Any:
+        result = right(*arguments, out=out, **parameters)
+        result[0, 0] *= 1.5
+        return result
+
+    monkeypatch.setattr(backops, name, wrong)
+    assert main(["demo", "--quick"]) == 1
+    assert f"{name}: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Every operator on model-sized tensors: how fast, and how far from the reference."""
+"""Gradients and forward operators on model-sized tensors: how fast, how far from the reference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 import backops
 import backops.reference
 from backops._bench import CommandError
-from backops._bench.problems import PoolProblem, parse_pool_problem
+from backops._bench.problems import PoolCase, PoolProblem, parse_pool_problem
 from backops._bench.report import format_seconds
 from backops._bench.timing import Budget, fastest
 
@@ -37,7 +38,9 @@ PROBLEMS = tuple(
         ),
     )
 )
-# Positive gradients cannot cancel, so even float32 sums stay within a few ulps: more is a bug.
+# Of one problem, the operator that its gradient belongs to is there too.
+FORWARD = ("resnet_stem",)
+# Positive values cannot cancel, so even float32 sums stay within a few ulps: more is a bug.
 MAX_ULPS = 16.0
 COLUMNS = "{operator:<30} {shape:<19} {window:<8} {dtype:<9} {time:>10} {rate:>7} {ulps:>6}"
 
@@ -61,8 +64,10 @@ class Row:
 def run(*, quick: bool) -> None:
     """Prints the table, row by row; raises CommandError if a result is far from the reference."""
     print(f"backops {backops.__version__}, {backops.get_num_threads()} threads")
-    print("time: fastest of several calls. rate: GB/s of grad_output read plus grad_input written,")
-    print("or GFLOP/s (GF) of a convolution's gradients. ulps: largest error in units in the last")
+    print("time: fastest of several calls. rate: GB/s of what is read plus what is written, or")
+    print(
+        "GFLOP/s (GF) of a convolution or its gradients. ulps: largest error in units in the last"
+    )
     print(
         "place of the result's dtype, against backops.reference (float64) on a part of each result;"
     )
@@ -92,55 +97,87 @@ def run(*, quick: bool) -> None:
 def rows(*, quick: bool) -> Iterator[Row]:
     budget = Budget(seconds=0.0, rounds=1) if quick else Budget(seconds=0.2, rounds=3)
     for problem in PROBLEMS:
+        chosen = batch_of_one(problem) if quick else problem
+        for forward in (False, True) if problem.name in FORWARD else (False,):
+            for dtype in DTYPES:
+                yield measure(PoolCase(chosen, dtype, "contiguous", forward), budget)
+    batch = 1 if quick else CONV_INPUT[0]
+    for measure_one in (measure_gradients, measure_convolution):
         for dtype in DTYPES:
-            yield measure(batch_of_one(problem) if quick else problem, dtype, budget)
-    for dtype in DTYPES:
-        yield measure_convolution(1 if quick else CONV_INPUT[0], dtype, budget)
+            yield measure_one(batch, dtype, budget)
 
 
 def batch_of_one(problem: PoolProblem) -> PoolProblem:
     return replace(problem, input_shape=(1, *problem.input_shape[1:]))
 
 
-def measure(problem: PoolProblem, dtype: str, budget: Budget) -> Row:
-    grad_output = random_gradient(problem.output_shape, dtype)
-    grad_input = np.zeros(problem.input_shape, DTYPES[dtype])
-    call = partial(
-        getattr(backops, f"{problem.operator}_backward"),
-        grad_output,
-        problem.input_shape,
-        *problem.operator_arguments,
-        out=grad_input,
-    )
+def measure(case: PoolCase, budget: Budget) -> Row:
+    source = random_values(case.source_shape, case.dtype)
+    target = np.zeros(case.target_shape, DTYPES[case.dtype])
+    operator = getattr(backops, case.operator)
+    call = partial(operator, source, *case.operator_arguments, out=target)
     seconds = fastest({"ours": call}, budget).seconds["ours"]
     return Row(
-        operator=f"{problem.operator}_backward",
-        shape=problem.input_shape,
-        window=problem.window,
-        dtype=dtype,
+        operator=case.operator,
+        shape=case.problem.input_shape,
+        window=case.problem.window,
+        dtype=case.dtype,
         seconds=seconds,
-        rate=f"{(grad_output.nbytes + grad_input.nbytes) / seconds / 1e9:.1f}",
-        ulps=largest_error_ulps(problem, grad_output, grad_input),
+        rate=f"{(source.nbytes + target.nbytes) / seconds / 1e9:.1f}",
+        ulps=largest_error_ulps(case, source, target),
     )
+
+
+def measure_gradients(batch: int, dtype: str, budget: Budget) -> Row:
+    input = random_values((batch, *CONV_INPUT[1:]), dtype)
+    weight = random_values(CONV_WEIGHT, dtype)
+    grad_output = random_values((batch, CONV_WEIGHT[0], *CONV_INPUT[2:]), dtype)
+    call = partial(backops.conv_backward, grad_output, input, weight, padding=CONV_PADDING)
+    terms = grad_output.size // CONV_WEIGHT[0]
+    return convolution_row(
+        "conv_backward", input, 4 * terms * weight.size, call, budget,
+        error=lambda: convolution_error_ulps(call(), grad_output, input, weight),
+        # A weight's gradient is a sum as long as this, in float32.
+        terms=terms,
+    )  # fmt: skip
 
 
 def measure_convolution(batch: int, dtype: str, budget: Budget) -> Row:
-    input = random_gradient((batch, *CONV_INPUT[1:]), dtype)
-    weight = random_gradient(CONV_WEIGHT, dtype)
-    grad_output = random_gradient((batch, CONV_WEIGHT[0], *CONV_INPUT[2:]), dtype)
-    call = partial(backops.conv_backward, grad_output, input, weight, padding=CONV_PADDING)
+    input = random_values((batch, *CONV_INPUT[1:]), dtype)
+    weight, bias = random_values(CONV_WEIGHT, dtype), random_values(CONV_WEIGHT[:1], dtype)
+    call = partial(backops.conv, input, weight, bias, padding=CONV_PADDING)
+
+    def error() -> float:
+        first = backops.reference.conv(input[:1], weight, bias, padding=CONV_PADDING)
+        return error_ulps(call()[:1], first)
+
+    places = input.size // CONV_INPUT[1]
+    terms = math.prod(CONV_WEIGHT[1:])
+    return convolution_row(
+        "conv", input, 2 * places * weight.size, call, budget, error=error, terms=terms
+    )
+
+
+def convolution_row(
+    operator: str,
+    input: NDArray[Any],
+    operations: int,
+    call: Callable[[], Any],
+    budget: Budget,
+    *,
+    error: Callable[[], float],
+    terms: int,
+) -> Row:
+    """`terms`: how many products, added up in float32, one element has."""
     seconds = fastest({"ours": call}, budget).seconds["ours"]
-    terms = grad_output.size // CONV_WEIGHT[0]
-    operations = 4 * terms * weight.size
     return Row(
-        operator="conv_backward",
+        operator=operator,
         shape=input.shape,
         window="64x3x3p1",
-        dtype=dtype,
+        dtype=input.dtype.name,
         seconds=seconds,
         rate=f"{operations / seconds / 1e9:.0f} GF",
-        ulps=convolution_error_ulps(call(), grad_output, input, weight),
-        # A weight's gradient is a sum as long as this, in float32.
+        ulps=error(),
         max_ulps=4 * terms**0.5,
     )
 
@@ -163,26 +200,27 @@ def convolution_error_ulps(
     errors = [0.0]
     for got, wanted in zip(gradients, (image, weights, bias), strict=True):
         assert wanted is not None
-        error = np.abs(got[:1].astype(np.float64) - wanted) / ulp(wanted, got.dtype)
-        errors.append(float(np.max(error)))
+        errors.append(error_ulps(got[:1], wanted))
     return max(errors)
 
 
-def random_gradient(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+def error_ulps(got: NDArray[Any], wanted: NDArray[np.float64]) -> float:
+    return float(np.max(np.abs(got.astype(np.float64) - wanted) / ulp(wanted, got.dtype)))
+
+
+def random_values(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     uniform = np.random.default_rng(0).random(shape, np.float32)
     return np.add(uniform, np.float32(0.5), out=uniform).astype(DTYPES[dtype])
 
 
-def largest_error_ulps(
-    problem: PoolProblem, grad_output: NDArray[Any], grad_input: NDArray[Any]
-) -> float:
+def largest_error_ulps(case: PoolCase, source: NDArray[Any], target: NDArray[Any]) -> float:
     """Largest error on a few planes: planes are independent, so leaving out the rest is exact."""
-    actual = some_planes(grad_input).astype(np.float64)
-    expected = getattr(backops.reference, f"{problem.operator}_backward")(
-        some_planes(grad_output).astype(np.float64), actual.shape, *problem.operator_arguments
-    )
-    error: np.float64 = np.max(np.abs(actual - expected) / ulp(expected, grad_input.dtype))
-    return float(error)
+    actual = some_planes(target)
+    arguments = case.operator_arguments
+    if not case.forward:
+        arguments = (actual.shape, *arguments[1:])  # the shape of those planes
+    operator = getattr(backops.reference, case.operator)
+    return error_ulps(actual, operator(some_planes(source).astype(np.float64), *arguments))
 
 
 def some_planes(array: NDArray[Any]) -> NDArray[Any]:
