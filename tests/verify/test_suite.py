@@ -58,25 +58,39 @@ def test_default_suite_covers_every_operator_and_is_right_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "skipped"),
+    ("library", "skipped", "absent"),
     [
         (
             infiniop.root() / "lib" / "libinfiniop.so",
             "InfiniOp has no adaptive_avg_pool2d_backward",
+            {
+                "adaptive_avg_pool2d", "conv_transpose", "conv_transpose_backward",
+                *(f"adaptive_avg_pool{rank}d_backward" for rank in (1, 2, 3)),
+            },
         ),
-        (acl.root() / "lib64" / "libopapi.so", "CANN has no 1-D pooling"),
+        (
+            acl.root() / "lib64" / "libopapi.so",
+            "CANN has no 1-D pooling",
+            {name for name in OPERATORS if "pool1d" in name},
+        ),
     ],
     ids=["infiniop", "cann"],
-)
+)  # fmt: skip
 def test_libraries_are_driven_through_their_interface(
-    library: Path, skipped: str, capsys: pytest.CaptureFixture[str]
+    library: Path,
+    skipped: str,
+    absent: set[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["verify", "--suite", "default", "--library", str(library)]
+    out = tmp_path / "out.json"
+    arguments = ["verify", "--suite", "default", "--library", str(library), "--json", str(out)]
     assert main(arguments) == 0
     shown = capsys.readouterr().out
     assert skipped in shown
-    assert "conv_backward" in shown
     assert " 0 not, " in shown
+    rows = json.loads(out.read_text())
+    assert {row["operator"] for row in rows if row["status"] == "right"} == set(OPERATORS) - absent
 
 
 def test_wrong_library_is_refused() -> None:
@@ -100,18 +114,32 @@ IDLE_CANN = """
 #include <aclnnop/aclnn_avgpool2d_backward.h>
 aclnnStatus aclnnAvgPool2dBackward(void*, uint64_t, aclOpExecutor*, aclrtStream) { return 0; }
 """
+IDLE_INFINIOP_CONV = """
+#include <infiniop.h>
+infiniStatus_t infiniopConv(infiniopConvDescriptor_t desc, void *workspace, size_t workspace_size,
+                            void *y, const void *x, const void *w, const void *bias,
+                            void *stream) {
+  (void)desc, (void)workspace, (void)workspace_size, (void)y, (void)x, (void)w, (void)bias;
+  (void)stream;
+  return INFINI_STATUS_SUCCESS;
+}
+"""
+IDLE_CANN_CONV = """
+#include <aclnnop/aclnn_convolution.h>
+aclnnStatus aclnnConvolution(void*, uint64_t, aclOpExecutor*, aclrtStream) { return 0; }
+"""
 SHARED = ("-shared", "-fPIC", "-Wl,--no-as-needed")
 
 
-def idle_infiniop(folder: Path) -> Path:
+def idle_infiniop(folder: Path, text: str = IDLE_INFINIOP) -> Path:
     source = folder / "idle.c"
-    source.write_text(IDLE_INFINIOP)
+    source.write_text(text)
     return c.build_c(source, folder, infiniop.root(), *SHARED)
 
 
-def idle_cann(folder: Path) -> Path:
+def idle_cann(folder: Path, text: str = IDLE_CANN) -> Path:
     source = folder / "idle.cpp"
-    source.write_text(IDLE_CANN)
+    source.write_text(text)
     return c.build_cann(source, folder, acl.root(), *SHARED)
 
 
@@ -126,6 +154,20 @@ def test_what_a_library_leaves_unwritten_is_wrong(
     (result,) = suite.run_suite(case, target, Rules("float32"), show=False)
     assert result.status == "wrong"
     assert result.wrong == result.elements == 2 * 3 * 8 * 8
+
+
+@pytest.mark.parametrize(
+    ("build", "text"), [(idle_infiniop, IDLE_INFINIOP_CONV), (idle_cann, IDLE_CANN_CONV)]
+)
+def test_forward_convolution_that_does_nothing_is_wrong(
+    build: Callable[[Path, str], Path], text: str, tmp_path: Path
+) -> None:
+    row = {"name": "idle", "operator": "conv", "input": [2, 3, 8], "weight": [4, 3, 3]}
+    case = cases.parse_row("here", {**row, "bias": True})
+    target = Target(library=str(build(tmp_path, text)))
+    (result,) = suite.run_suite(case, target, Rules("float32"), show=False)
+    assert result.status == "wrong"
+    assert result.wrong == result.elements == 2 * 4 * 6
 
 
 def test_suite_of_which_nothing_ran_is_not_right(
