@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class Call:
     def weight_shape(self) -> Shape:
         return () if self.weight is None else shape_of(self.weight)
 
-    @property
+    @cached_property
     def output_shape(self) -> Shape:
         """Of the operator's result, which grad_output has too."""
         if not self.is_forward:
