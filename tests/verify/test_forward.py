@@ -159,6 +159,24 @@ def test_pytorch_gives_the_same(make: Any) -> None:
     assert verify(unbatched, again).is_right
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@every_kind
+def test_specials_in_their_place_are_no_error(make: Any, value: float) -> None:
+    call = make()
+    first = next(iter(call.operands()))
+    call = replace(call, **{first: np.full_like(call.source, value)})
+    results = call.run()
+    report = verify(call, results)
+    assert report.is_right
+    for tensor in report.tensors:
+        assert tensor.times_allowed == tensor.times_limit == 0
+        changed = {**results, tensor.name: results[tensor.name].copy()}
+        changed[tensor.name].reshape(-1)[0] = 1
+        (again,) = [each for each in verify(call, changed).tensors if each.name == tensor.name]
+        assert again.wrong == 1
+        assert again.times_allowed == np.inf
+
+
 # Wrong results, and what would explain them
 
 

@@ -227,7 +227,9 @@ class Comparison:
         else:
             scores = error[chosen] / np.maximum(allowed[chosen], SMALLEST)
         if special is not None:
-            scores[special[chosen]] = math.inf
+            # A NaN or infinity in its place is right, and no error at all.
+            out_of_place = np.where(wrong[chosen], math.inf, 0.0)
+            scores = np.where(special[chosen], out_of_place, scores)
         if len(chosen) > WORST_KEPT:
             most = np.argpartition(scores, -WORST_KEPT)[-WORST_KEPT:]
             chosen, scores = chosen[most], scores[most]
