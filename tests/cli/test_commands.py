@@ -25,6 +25,9 @@ COMMANDS = [
     ["bench", "conv"],
     ["bench", "all"],
     ["bench", "layers"],
+    ["bench", "pool-forward"],
+    ["bench", "forward"],
+    ["bench", "transposed"],
     ["info"],
     ["demo"],
     ["env"],
@@ -43,7 +46,7 @@ def example_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return textwrap.dedent("         " + capsys.readouterr().out.partition("example: ")[2])
 
 
-@pytest.mark.parametrize("command", [["bench", part] for part in ("pool", "conv", "all", "layers")])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if len(command) == 2])
 def test_example_of_a_benchmark_works(
     command: list[str],
     tmp_path: Path,

@@ -52,6 +52,10 @@ def transposed_backward_call(dtype: str = "float32", **parameters: Any) -> Call:
                 random((2, 6, 5, 5), dtype, 1), random((6, 4, 3, 3), dtype, 2), given)  # fmt: skip
 
 
+def grouped_call() -> Call:
+    return Call("conv", None, random((2, 8, 9)), random((6, 4, 3), seed=1), {"groups": 2})
+
+
 MAKERS = [pool_call, adaptive_call, conv_call, transposed_call, transposed_backward_call]
 every_kind = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 
@@ -204,6 +208,10 @@ def test_specials_in_their_place_are_no_error(make: Any, value: float) -> None:
                                     .reshape(4, 6, 3, 3).swapaxes(0, 1)),
          "with the weight taken as (C_out, C_in, ...)"),
         (transposed_call(), replace(transposed_call(), bias=None), "without the bias"),
+        (conv_call(precision="hf32"), conv_call(), "with precision='keep'"),
+        (grouped_call(), replace(grouped_call(), weight=grouped_call().weight
+                                 .reshape(2, 4, 3, 3).swapaxes(1, 2).reshape(6, 4, 3)),
+         "with the weight taken as (C_in, C_out, ...)"),
         (transposed_call(), replace(transposed_call(),
                                     weight=transposed_call().weight[:, :, ::-1, ::-1]),
          "with the kernel flipped"),
@@ -249,6 +257,10 @@ def test_output_padding_left_out(filled: str) -> None:
          "ceil_mode=True"),
         (conv_call(stride=2), conv_call(stride=1, padding=2), "stride and padding exchanged"),
         (conv_call(stride=2), conv_call(), "stride=1"),
+        (conv_call(stride=2, dilation=1), conv_call(dilation=2), "stride and dilation exchanged"),
+        (conv_call(padding=2), conv_call(dilation=2), "padding and dilation exchanged"),
+        (pool_call(kernel_size=(3, 5)), pool_call(kernel_size=(5, 3)),
+         "kernel_size in the reverse order of axes"),
         (transposed_call(), transposed_call(output_padding=0), "output_padding=0"),
         (transposed_call(stride=(2, 3)), transposed_call(stride=(3, 2)),
          "stride in the reverse order of axes"),
