@@ -54,12 +54,18 @@ NETWORKS = {
         {"float32": (1, 24, 32, 32), "bfloat16": (1, 24, 32, 32), "float16": (1, 8, 16, 16)},
     ),
 }
-# On the backward pass.
-TARGETS = {"float32": 1.25, "bfloat16": 1.0, "float16": 4.0}
+# Times as fast as PyTorch alone, by pass and dtype.
+TARGETS = {
+    "backward": {"float32": 1.25, "bfloat16": 1.0, "float16": 4.0},
+    "step": {"float32": 1.2, "bfloat16": 1.2, "float16": 10.0},
+}
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 # PyTorch alone, backops.torch.enable(), and enable(benchmark=True).
 SIDES = ("alone", "enabled", "benchmark")
+# What is timed of each step.
+PASSES = ("forward", "backward", "step")
 
 
 @dataclass
@@ -108,7 +114,7 @@ def measure(name: str, dtype: str, seconds: float) -> Sides:
 def format_line(name: str, dtype: str, sides: Sides) -> str:
     """Times of each side, and how many times as fast as PyTorch alone the other two are."""
     cells = [f"{name:<14} {dtype:<9}"]
-    for what in ("backward", "step"):
+    for what in PASSES:
         alone, *others = (getattr(sides[side], what) for side in SIDES)
         cells.append(f"{alone * 1e3:9.1f}")
         cells += [f"{seconds * 1e3:9.1f} {alone / seconds:6.2f}x" for seconds in others]
@@ -117,24 +123,25 @@ def format_line(name: str, dtype: str, sides: Sides) -> str:
 
 def header() -> str:
     times = f"{'alone':>9} {'enabled':>9} {'ratio':>7} {'benchmark':>9} {'ratio':>7}"
-    title = f"{'network':<14} {'dtype':<9} {times} {times}"
-    return f"{'':<24} {'backward, ms':<{len(times)}} step, ms\n{title}"
+    titles = " ".join(f"{what + ', ms':<{len(times)}}" for what in PASSES)
+    return f"{'':<24} {titles.rstrip()}\n{'network':<14} {'dtype':<9} {' '.join([times] * 3)}"
 
 
-def format_mean(dtype: str, all_sides: list[Sides]) -> str:
+def format_mean(dtype: str, what: str, all_sides: list[Sides]) -> str:
     parts = []
     for side in SIDES[1:]:
-        ratios = [sides["alone"].backward / sides[side].backward for sides in all_sides]
+        ratios = [getattr(sides["alone"], what) / getattr(sides[side], what) for sides in all_sides]
         mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
         parts.append(f"{side} {mean:.2f}x, worst {min(ratios):.2f}x")
-    target = f"(target {TARGETS[dtype]:g}x)"
-    return f"{'':<14} {dtype:<9} geometric mean of the backward pass {target}: {'; '.join(parts)}\n"
+    name = f"{what} pass" if what == "backward" else f"whole {what}"
+    target = f"(target {TARGETS[what][dtype]:g}x)"
+    return f"{'':<14} {dtype:<9} geometric mean of the {name} {target}: {'; '.join(parts)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--network", action="append", choices=NETWORKS, help="only this one")
-    parser.add_argument("--dtype", action="append", choices=TARGETS, help="only this one")
+    parser.add_argument("--dtype", action="append", choices=DTYPES, help="only this one")
     parser.add_argument("--seconds", type=float, default=10.0, help="per network and dtype")
     parser.add_argument("--threads", type=int, help="threads of all sides")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all times to FILE")
@@ -146,7 +153,7 @@ def main() -> None:
     pytorch.survive_bfloat16()
     print(header())
     results = []
-    for dtype in options.dtype or TARGETS:
+    for dtype in options.dtype or DTYPES:
         of_dtype = []
         for name in options.network or NETWORKS:
             sides = measure(name, dtype, options.seconds)
@@ -154,7 +161,9 @@ def main() -> None:
             of_dtype.append(sides)
             seconds = {side: asdict(each) for side, each in sides.items()}
             results.append({"network": name, "dtype": dtype, "seconds": seconds})
-        print(format_mean(dtype, of_dtype))
+        for what in TARGETS:
+            print(format_mean(dtype, what, of_dtype))
+        print()
     if options.json is not None:
         document = {"date": date.today().isoformat(), "environment": about, "results": results}
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -364,36 +364,48 @@ def test_choice_is_wrong_where_the_other_side_is_clearly_faster(
 def test_choice_is_that_of_backops_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from backops.torch import rules
+    from backops.torch import choice, rules
 
-    def chosen(text: str) -> bool:
-        cases = problems.layer_cases(["float32"])
+    def chosen(text: str, cases_of: Any = problems.layer_cases) -> bool:
+        cases = cases_of(["float32"])
         return layers.is_chosen(torch, next(case for case in cases if text in case.label))
 
     some = (
         rules.Rule("", (torch.float32,), inputs=(1, 1), depthwise=False, wants_input=False),
         rules.Rule("", (torch.float32,), depthwise=True, channels_last=True),
     )
-    monkeypatch.setattr(rules, "PYTORCH_IS_FASTER", {rules.capability(): some})
+    cpu = rules.capability()
+    monkeypatch.setattr(rules, "PYTORCH_IS_FASTER", {("conv_backward", cpu): some})
+    monkeypatch.setattr(rules, "BACKOPS_IS_FASTER", {("conv", cpu): some[1:]})
+    choice._is_faster.cache_clear()
     first = "lenet5/conv1 (256,1,28,28) (6,1,5,5) s1p2 float32 contiguous"
     assert chosen(f"{first} all")
     assert not chosen(f"{first} parameters")
     assert chosen("(32,58,28,28) (58,1,3,3) s1p1g58 float32 contiguous")
     assert not chosen("(32,58,28,28) (58,1,3,3) s1p1g58 float32 channels_last")
+    assert not chosen("(58,1,3,3) s1p1g58 float32 contiguous", problems.forward_cases)
+    assert chosen("(58,1,3,3) s1p1g58 float32 channels_last", problems.forward_cases)
+    assert chosen("float32 contiguous all", problems.transposed_cases)
+    assert not chosen("float32 contiguous output", problems.transposed_cases)
+    choice._is_faster.cache_clear()
 
 
 def test_rules_are_held_against_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     from backops._bench import rules as held
-    from backops.torch import rules
+    from backops.torch import choice, rules
 
     good, bad, idle = (
         rules.Rule("", (torch.float32,), inputs=(1, 1), wants_input=False),
         rules.Rule("", (torch.float32,), inputs=(6, 6)),
         rules.Rule("", (torch.bfloat16,)),
     )
-    monkeypatch.setattr(rules, "PYTORCH_IS_FASTER", {rules.capability(): (good, bad, idle)})
+    table = {("conv_backward", rules.capability()): (good, bad, idle)}
+    monkeypatch.setattr(rules, "PYTORCH_IS_FASTER", table)
+    wins = rules.Rule("", (torch.float32,), inputs=(6, 6), strided=False)
+    monkeypatch.setattr(rules, "BACKOPS_IS_FASTER", {("conv", rules.capability()): (wins,)})
+    choice._is_faster.cache_clear()
     common = {"dtype": "float32", "layout": "contiguous", "gradients": "all", "disturbed": False}
     first = {"name": "lenet5/conv1", "problem": "(256,1,28,28) (6,1,5,5) s1p2"}
     results = [
@@ -402,15 +414,22 @@ def test_rules_are_held_against_what_was_measured(monkeypatch: pytest.MonkeyPatc
         {**common, **first, "ratio": 0.1, "disturbed": True},
         {**common, "name": "lenet5/conv2", "problem": "(256,6,14,14) (16,6,5,5) s1p0",
          "ratio": 4.0},
+        {**common, **first, "gradients": "output", "ratio": 0.5},
+        {**common, "name": "lenet5/conv2", "problem": "(256,6,14,14) (16,6,5,5) s1p0",
+         "gradients": "output", "ratio": 3.0},
         {**common, "name": "gone", "problem": "(1,1)", "ratio": 0.1},
     ]  # fmt: skip
     lines = [*held.report(results)]
     assert re.match(r" +0.25x, goes to here: lenet5/conv1 .* all", lines[0])
     assert re.match(r" +4.00x, goes to PyTorch: lenet5/conv2", lines[1])
-    assert lines[2].startswith("2 wrong choices of 4; ")
-    assert lines[3] == f"1 layers, 0.50 to 0.50, mean 0.50: {good}"
-    assert lines[4] == f"1 layers, 4.00 to 4.00, mean 4.00: {bad}"
-    assert lines[5] == f"nothing: {idle}"
+    assert lines[2].startswith("2 wrong choices of 6; ")
+    assert lines[3:] == [
+        f"conv_backward, 1 layers, 0.50 to 0.50, mean 0.50: {good}",
+        f"conv_backward, 1 layers, 4.00 to 4.00, mean 4.00: {bad}",
+        f"conv_backward, nothing: {idle}",
+        f"conv, 1 layers, 3.00 to 3.00, mean 3.00: {wins}",
+    ]
+    choice._is_faster.cache_clear()
 
 
 def test_bench_layers_prints_the_cpu_the_lines_and_the_summary(tmp_path: Path) -> None:

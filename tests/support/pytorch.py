@@ -13,25 +13,30 @@ import backops.torch
 from backops import _native
 from backops.torch import choice, kernels
 
-OPERATORS = ("avg_pool_backward", "adaptive_avg_pool_backward", "conv_backward")
+FORWARD = ("avg_pool", "adaptive_avg_pool", "conv", "conv_transpose")
+BACKWARD = tuple(f"{name}_backward" for name in FORWARD)
 
 
 class Calls:
-    """Stands before `_native` and notes which operators were called, and with how many threads."""
+    """Stands before `_native` and notes which operators were called, and with how many threads.
+
+    `operators` are the backward ones, `forward` the others.
+    """
 
     def __init__(self) -> None:
         self.operators: list[str] = []
+        self.forward: list[str] = []
         self.threads: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(_native, name)
 
         def call(*arguments: Any) -> Any:
-            self.operators.append(name)
+            (self.operators if name in BACKWARD else self.forward).append(name)
             self.threads.append(arguments[-1])
             return function(*arguments)
 
-        return call if name in OPERATORS else function
+        return call if name in FORWARD + BACKWARD else function
 
 
 @contextlib.contextmanager
@@ -48,6 +53,7 @@ def everything_here() -> Iterator[None]:
     """What is supported runs here, whether that pays or not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "pool_is_faster", lambda *_: True)
+        patch.setattr(choice, "forward_pool_is_faster", lambda *_: True)
         patch.setattr(choice, "conv_is_faster", lambda *_: True)
         yield
 

@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 
 import backops.torch
-from backops.torch import choice, kernels, trials
-from tests.support.pytorch import Calls, assert_same
+from backops.torch import choice, convolution, kernels, trials
+from tests.support.pytorch import BACKWARD, FORWARD, Calls, assert_same
+
+aten = torch.ops.aten
 
 # Calls of a layer until its side is chosen.
 UNTIL_CHOSEN = 2 * trials.CALLS
@@ -33,7 +35,7 @@ class Clock(Calls):
         return self.now
 
     def __getattr__(self, name):
-        if name.endswith("backward"):
+        if name in FORWARD + BACKWARD:
             self.now += self.cost if self.first_cost is None else self.first_cost
             self.first_cost = None
         return super().__getattr__(name)
@@ -56,35 +58,49 @@ def clock(monkeypatch):
 X, WEIGHT = torch.randn(2, 8, 12, 12), torch.randn(8, 8, 3, 3)
 
 
-def conv(x=X, weight=WEIGHT, wants_input=True, **arguments):
-    x, weight = x.detach().requires_grad_(wants_input), weight.detach().requires_grad_()
-    F.conv2d(x, weight, **arguments).square().sum().backward()
-    return [tensor.grad for tensor in (x, weight) if tensor.requires_grad]
+def conv(x=X, weight=WEIGHT, wants_input=True, stride=1, padding=0, dilation=1, groups=1):
+    """Gradients; PyTorch's operator is called as autograd would."""
+    windows = [stride] * 2, [padding] * 2, [dilation] * 2, False, [0, 0], groups
+    y = aten.convolution(x.to("meta"), weight.to("meta"), None, *windows)
+    grad, mask = torch.ones_like(y, device="cpu"), [wants_input, True, False]
+    found = aten.convolution_backward(grad, x, weight, None, *windows, mask)
+    return [tensor for tensor, asked in zip(found, mask, strict=True) if asked]
 
 
 def pool(x=X):
-    x = x.detach().requires_grad_()
-    F.avg_pool2d(x, 3, 2).square().sum().backward()
-    return [x.grad]
+    grad = torch.ones(*x.shape[:2], *(((size - 3) // 2 + 1) for size in x.shape[2:]))
+    return [aten.avg_pool2d_backward(grad, x, [3, 3], [2, 2], [0, 0], False, True, None)]
 
 
 def adaptive_pool(x=X):
-    x = x.detach().requires_grad_()
-    F.adaptive_avg_pool2d(x, 5).square().sum().backward()
-    return [x.grad]
+    return [aten._adaptive_avg_pool2d_backward(torch.ones(2, 8, 5, 5), x)]
 
 
-@pytest.mark.parametrize("layer", [conv, pool, adaptive_pool])
+def transposed_conv():
+    windows = [2, 2], [1, 1], [1, 1], True, [1, 1], 1
+    return aten.convolution_backward(X, X[..., :6, :6], WEIGHT, None, *windows, [True] * 3)
+
+
+FORWARD_LAYERS = [
+    lambda: [F.conv2d(X, WEIGHT)],
+    lambda: [F.conv2d(X, WEIGHT, X[0, :, 0, 0])],
+    lambda: [F.conv_transpose2d(X, WEIGHT, stride=2, output_padding=1)],
+    lambda: [F.avg_pool2d(X, 3, 2)],
+    lambda: [F.adaptive_avg_pool2d(X, 5)],
+]
+
+
+@pytest.mark.parametrize("layer", [conv, transposed_conv, pool, adaptive_pool, *FORWARD_LAYERS])
 @pytest.mark.parametrize(("cost", "chosen"), [(-0.5, "backops"), (0.5, "pytorch")])
 def test_both_sides_take_turns_and_the_faster_stays(clock, layer, cost, chosen):
     expected = layer()
     clock.cost = cost
     backops.torch.enable(benchmark=True)
     for call in range(UNTIL_CHOSEN + 4):
-        before = len(clock.operators)
+        before = len(clock.operators + clock.forward)
         for actual, wanted in zip(layer(), expected, strict=True):
             assert_same(actual, wanted, terms=1000)
-        here = len(clock.operators) - before
+        here = len(clock.operators + clock.forward) - before
         assert here == (call % 2 == 0 if call < UNTIL_CHOSEN else chosen == "backops")
     (found,) = backops.torch.choices()
     assert found.chosen == chosen
@@ -117,6 +133,8 @@ def test_each_distinct_layer_is_timed_by_itself(clock):
         lambda: pool(),
         lambda: pool(last),
         lambda: adaptive_pool(),
+        lambda: transposed_conv(),
+        *FORWARD_LAYERS,
     ]
     for _ in range(2):
         for variant in variants:
@@ -154,7 +172,7 @@ def test_a_choice_reads_well(clock):
     finally:
         torch.set_num_threads(torch_threads)
     layer = (
-        "conv_backward float32, grad_output (2, 8, 5, 5) channels_last, "
+        "conv_backward float32, grad_output (2, 8, 5, 5), "
         "input (2, 8, 12, 12) channels_last, weight (8, 8, 3, 3), stride (2, 2), padding (0, 0), "
         "dilation (1, 1), groups 1, output_mask (True, True, False), 2 threads: "
     )
@@ -300,7 +318,7 @@ def test_child_of_a_fork_that_found_the_lock_taken():
         if pid == 0:
             signal.alarm(20)
             counts = trials.Trials()
-            layer = trials.layer_of(kernels.CONVOLUTION, 1, (X,), ([1],) * 5)
+            layer = trials.layer_of(convolution.BACKWARD[False], 1, (X,), ([1],) * 5)
             os.write(write, counts.run(layer, lambda: b"ours", lambda: b"PyTorch's"))
             os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
@@ -323,5 +341,10 @@ def test_compiled_code_and_autocast_are_timed_as_well(clock):
             # In float32, of gradients in bfloat16.
             torch.testing.assert_close(actual, wanted, rtol=0.02, atol=0.02 * wanted.abs().max())
     found = backops.torch.choices()
-    assert sorted(each.operator for each in found) == ["avg_pool2d_backward", "conv_backward"]
+    assert sorted(each.operator for each in found) == [
+        "avg_pool2d",
+        "avg_pool2d_backward",
+        "conv",
+        "conv_backward",
+    ]
     assert all(each.chosen and "bfloat16" in each.layer for each in found)

@@ -1,5 +1,7 @@
 """Which calls come here without benchmark=True, and which stay with PyTorch."""
 
+from itertools import product
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,6 +22,7 @@ LAYER = Layer(
     groups=24,
     kernel_elements=9,
     strided=True,
+    dilated=True,
     channels_last=True,
     wants_input=False,
 )
@@ -29,9 +32,11 @@ LAYER = Layer(
 def table(monkeypatch):
     """Puts rules in the place of what was measured, for the capability of this CPU."""
 
-    def put(*new, capability=None):
-        name = capability or rules.capability()
-        monkeypatch.setattr(rules, "PYTORCH_IS_FASTER", {name: new})
+    def put(*new, capability=None, operator="conv_backward"):
+        tables = "PYTORCH_IS_FASTER", "BACKOPS_IS_FASTER"
+        for name in tables if operator.endswith("backward") else tables[::-1]:
+            monkeypatch.setattr(rules, name, {(operator, capability or rules.capability()): new})
+            new = ()
         choice._is_faster.cache_clear()
 
     yield put
@@ -95,7 +100,9 @@ def test_the_best_capability_of_the_cpu_counts(monkeypatch, names, expected):
         (dict(outputs=(1, 4)), dict(outputs=5)),
         (dict(kernel_elements=(4, 9)), dict(kernel_elements=3)),
         (dict(kernel_elements=(4, 9)), dict(kernel_elements=10)),
+        (dict(groups=(2, 24)), dict(groups=1)),
         (dict(strided=True), dict(strided=False)),
+        (dict(dilated=True), dict(dilated=False)),
         (dict(depthwise=True), dict(inputs=2)),
         (dict(depthwise=True), dict(groups=1)),
         (dict(whole_vectors=False), dict(groups=32)),
@@ -126,6 +133,54 @@ def test_what_only_plain_loops_take_stays_with_pytorch(table):
     assert not comes_here(x=(2, 4, 10, 10), weight=(64, 4, 8, 8), stride=5000)
 
 
+# Forward, and transposed
+
+
+def side_of(call, *tensors, **arguments):
+    """The operators that were computed here, forward and backward."""
+    leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+    with watched() as calls:
+        call(*leaves, **arguments).sum().backward()
+    return calls.forward + calls.operators
+
+
+X, WEIGHT = torch.randn(2, 8, 8, 8), torch.randn(8, 8, 3, 3)
+
+
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose"])
+def test_forward_only_what_a_rule_names_comes_here(table, operator):
+    call = getattr(F, f"{operator}2d")
+    table(Rule("", FLOAT32, strided=True), operator=operator)
+    assert side_of(call, X, WEIGHT) == [f"{operator}_backward"]
+    assert side_of(call, X, WEIGHT, stride=2) == [operator, f"{operator}_backward"]
+    assert side_of(call, X.double(), WEIGHT.double(), stride=2) == [f"{operator}_backward"]
+
+
+def test_transposed_layers_have_rules_of_their_own(table):
+    table(Rule("", FLOAT32, inputs=(8, 8), outputs=(2, 2)), operator="conv_transpose_backward")
+    assert side_of(F.conv_transpose2d, X, WEIGHT[:, :2]) == []
+    assert side_of(F.conv_transpose2d, X[:, :2], WEIGHT[:2]) == ["conv_transpose_backward"]
+    assert side_of(F.conv2d, X[:, :2], WEIGHT[:, :2]) == ["conv_backward"]
+
+
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose"])
+def test_float16_comes_here_where_pytorch_has_only_loops_for_it(table, monkeypatch, operator):
+    table()
+    call, tensors = getattr(F, f"{operator}2d"), (X.half(), WEIGHT.half())
+    monkeypatch.setattr(rules, "pytorch_has_float16", lambda: False)
+    assert side_of(call, *tensors) == [operator, f"{operator}_backward"]
+    choice._is_faster.cache_clear()
+    monkeypatch.setattr(rules, "pytorch_has_float16", lambda: True)
+    assert side_of(call, *tensors) == [f"{operator}_backward"]
+
+
+def test_forward_plain_loops_stay_with_pytorch(table):
+    table(Rule("", FLOAT32), operator="conv")
+    x, weight = torch.randn(2, 4, 10, 10), torch.randn(64, 4, 8, 8)
+    assert side_of(F.conv2d, x, weight, stride=5) == ["conv", "conv_backward"]
+    assert side_of(F.conv2d, x, weight, stride=5000) == []
+
+
 def test_wrong_calls_are_refused_in_our_words(table):
     table()
     rest = [8], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3
@@ -135,7 +190,10 @@ def test_wrong_calls_are_refused_in_our_words(table):
 
 
 def test_table_names_capabilities_there_are():
-    assert {*rules.PYTORCH_IS_FASTER} <= {*rules.CAPABILITIES, "generic"}
+    capabilities = {*rules.CAPABILITIES, "generic"}
+    backward, forward = rules.PYTORCH_IS_FASTER, rules.BACKOPS_IS_FASTER
+    assert {*backward} <= {*product(("conv_backward", "conv_transpose_backward"), capabilities)}
+    assert {*forward} <= {*product(("conv", "conv_transpose"), capabilities)}
 
 
 def test_tiny_pools_stay_with_pytorch():
@@ -146,3 +204,14 @@ def test_tiny_pools_stay_with_pytorch():
             assert len(calls.operators) == expected
             assert torch.equal(x.grad, torch.full_like(x, 0.25))
     assert not backops.torch.is_enabled()
+
+
+def test_small_planes_of_one_window_stay_with_pytorch_forward():
+    x = torch.randn(4, 8, 7, 7)
+    with watched() as calls:
+        functional = torch.nn.functional.avg_pool2d
+        functional(x, 7)
+        assert calls.forward == []
+        for tensor, kernel in ((x.bfloat16(), 7), (x, 6), (torch.randn(4, 8, 9, 9), 9)):
+            functional(tensor, kernel)
+    assert calls.forward == 3 * ["avg_pool"]

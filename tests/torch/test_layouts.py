@@ -1,4 +1,4 @@
-"""Strides of gradients are those of PyTorch's own, whatever the strides of what they come from.
+"""Strides of results are those of PyTorch's own, whatever the strides of what they come from.
 
 torch.compile relies on that, and DistributedDataParallel warns where it is not so.
 """
@@ -9,7 +9,7 @@ import torch
 from hypothesis import strategies as st
 
 import backops.torch
-from backops.torch import layouts
+from backops.torch import choice, layouts
 from tests.support.processes import run_python
 from tests.support.pytorch import assert_same, everything_here, watched
 
@@ -62,10 +62,24 @@ def convolutions(draw, dtype):
     return grad, x, weight, [outputs], *lists
 
 
-def compare(dtype, *, onednn=True):
+@st.composite
+def transposed_convolutions(draw, dtype):
+    """The same of transposed ones."""
+    grad, x, weight, _, stride, padding, dilation, _, more, groups, mask = draw(convolutions(dtype))
+    # The gradient of a convolution's input is a transposed convolution.
+    steps = zip(x.shape[2:], grad.shape[2:], weight.shape[2:], stride, padding, dilation,
+                strict=True)  # fmt: skip
+    more = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in steps]
+    lists = stride, padding, dilation, True, more, groups, mask
+    # PyTorch crashes on some other strides of axes of one element.
+    tensors = map(layouts.with_usual_strides, (x, grad, weight))
+    return *tensors, [x.shape[1]], *lists
+
+
+def compare(dtype, strategy, compare_one, *, onednn=True):
     """Generated convolutions, here and in PyTorch; `onednn=False`: in its other backends."""
 
-    @hypothesis.given(convolutions(dtype))
+    @hypothesis.given(strategy(dtype))
     def check(arguments):
         threads = torch.get_num_threads()
         # With one thread, PyTorch takes other backends for some.
@@ -89,23 +103,41 @@ def compare_one(arguments):
         return
     with watched() as calls:
         actual = aten.convolution_backward(*arguments)
-    assert calls.operators == ["conv_backward"]
+    assert len(calls.operators) == 1
     assert [a.stride() for a in actual] == [e.stride() for e in expected]
     if arguments[0].dtype == torch.float64:
         for a, e in zip(actual, expected, strict=True):
             assert_same(a, e, terms=500)
 
 
+def compare_forward(arguments):
+    _, x, weight, bias_sizes, *windows, _ = arguments
+    # PyTorch crashes on some other strides of axes of one element.
+    x, weight = layouts.with_usual_strides(x), layouts.with_usual_strides(weight)
+    given = x, weight, torch.randn(bias_sizes).to(x.dtype), *windows
+    expected = aten.convolution(*given)
+    with watched() as calls:
+        actual = aten.convolution(*given)
+    assert len(calls.forward) == 1
+    assert_same(actual, expected, terms=5000)
+
+
 @pytest.mark.parametrize("onednn", [True, False], ids=["onednn", "native"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
-def test_generated_convolutions_have_the_strides_of_pytorch(dtype, onednn):
-    compare(dtype, onednn=onednn)
+@pytest.mark.parametrize("strategy", [convolutions, transposed_convolutions])
+def test_generated_convolutions_have_the_strides_of_pytorch(strategy, dtype, onednn):
+    compare(dtype, strategy, compare_one, onednn=onednn)
+    compare(dtype, strategy, compare_forward, onednn=onednn)
 
 
 def test_generated_bfloat16_convolutions_have_the_strides_of_pytorch():
     # In a process of its own, because PyTorch's bfloat16 dies on machines that announce AMX and
     # refuse it.
-    code = "import torch; from tests.torch.test_layouts import compare; compare(torch.bfloat16)"
+    code = """
+import torch
+from tests.torch.test_layouts import compare, compare_one, convolutions
+compare(torch.bfloat16, convolutions, compare_one)
+"""
     run_python(code, ONEDNN_MAX_CPU_ISA="AVX512_CORE_FP16")
 
 
@@ -132,12 +164,14 @@ def test_generated_pools_have_the_strides_of_pytorch(x):
     calls_of = (
         lambda: aten.avg_pool2d_backward(x, x, *windows),
         lambda: aten._adaptive_avg_pool2d_backward(x, x),
+        lambda: aten.avg_pool2d(x, *windows),
+        lambda: aten._adaptive_avg_pool2d(x, x.shape[2:]),
     )
     for call in calls_of:
         expected = call()
         with everything_here(), watched() as calls:
             actual = call()
-        assert len(calls.operators) == 1
+        assert len(calls.operators + calls.forward) == 1
         assert_same(actual, expected)
 
 
@@ -156,12 +190,14 @@ def test_generated_usual_strides_suggest_the_same_format(tensor):
         assert layouts.suggested_format(image) is layouts.backend_format(image, image, follows)
 
 
-def test_transposed_convolutions_keep_the_strides_of_pytorch():
-    # PyTorch's own kernel computes them; it has to be given weights that look channels-last.
+@pytest.mark.parametrize("here", [True, False])
+def test_transposed_convolutions_keep_the_strides_of_pytorch(here, monkeypatch):
+    # PyTorch's own kernel has to be given weights that look channels-last.
     weight = torch.randn(16, 8, 1, 1).to(memory_format=torch.channels_last)
     x = torch.randn(2, 16, 5, 5)
     arguments = torch.randn(2, 8, 5, 5), x, weight, [8], [1, 1], [0, 0], [1, 1], True, [0, 0], 1
     expected = aten.convolution_backward(*arguments, [True] * 3)
+    monkeypatch.setattr(choice, "conv_is_faster", lambda *_: here)
     with backops.torch.enabled():
         actual = aten.convolution_backward(*arguments, [True] * 3)
     assert [a.stride() for a in actual] == [e.stride() for e in expected]
@@ -189,7 +225,10 @@ def check(make_model, channels_last, autocast):
     torch._dynamo.reset()
     with everything_here(), watched() as calls:
         actual = gradients(torch.compile(model), x, autocast)
-    assert "conv_backward" in calls.operators or isinstance(model, nn.ConvTranspose2d)
+    transposed = isinstance(model, nn.ConvTranspose2d)
+    name = "conv_transpose" if transposed else "conv"
+    assert name in calls.forward
+    assert f"{name}_backward" in calls.operators
     for a, e in zip(actual, expected, strict=True):
         tolerance = 0.05 * e.abs().max().item() if autocast else 1e-4 * e.abs().max().item()
         torch.testing.assert_close(a, e, rtol=0, atol=tolerance)

@@ -13,12 +13,13 @@ OPERATORS = {
         ("avg_pool", "avg_pool_backward"),
         ("adaptive_avg_pool", "adaptive_avg_pool_backward"),
         ("conv", "conv_backward"),
+        ("conv_transpose", "conv_transpose_backward"),
     )
 }
 
 
 def samples(operator, dtype):
-    """(function, its leaves) for every sample with something in it whose gradient is `operator`.
+    """(function, its leaves) of every sample with something in it whose gradient is `operator`.
 
     PyTorch's data takes seconds to import; so it is used in few tests.
     """
@@ -52,20 +53,22 @@ def bind(operator, sample):
     return call
 
 
-def gradients(call, leaves):
+def step(call, leaves):
+    """The result and its gradients."""
     result = call(*leaves)
     torch.manual_seed(0)
-    return torch.autograd.grad(result, leaves, torch.randn_like(result))
+    return result, *torch.autograd.grad(result, leaves, torch.randn_like(result))
 
 
 def check(operator, dtype, second_order):
     """How many samples came here, all of them right."""
     count = 0
     for call, leaves in samples(operator, dtype):
-        expected = gradients(call, leaves)
+        expected = step(call, leaves)
         with everything_here(), watched() as calls:
-            actual = gradients(call, leaves)
+            actual = step(call, leaves)
             came_here = operator in calls.operators
+            assert came_here == (operator.removesuffix("_backward") in calls.forward)
             count += came_here
             if second_order and came_here:
                 assert gradcheck(call, leaves, fast_mode=True)
@@ -78,9 +81,14 @@ def check(operator, dtype, second_order):
 # Adaptive pooling to one element is a mean in PyTorch, and has no operator of its own.
 @pytest.mark.parametrize(
     ("operator", "count"),
-    [("avg_pool_backward", 22), ("adaptive_avg_pool_backward", 22), ("conv_backward", 60)],
+    [
+        ("avg_pool_backward", 22),
+        ("adaptive_avg_pool_backward", 22),
+        ("conv_backward", 60),
+        ("conv_transpose_backward", 32),
+    ],
 )
-def test_samples_give_the_gradients_of_pytorch(operator, count):
+def test_samples_give_the_results_of_pytorch(operator, count):
     assert check(operator, torch.float64, second_order=True) == count
 
 

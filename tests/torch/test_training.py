@@ -135,6 +135,7 @@ def test_no_grad_and_frozen_layers():
         with torch.inference_mode():
             model(x)
         assert calls.operators == []
+        assert calls.forward == 2 * ["conv", "conv", "avg_pool", "conv", "adaptive_avg_pool"]
         for layer in model.body[:5]:
             layer.requires_grad_(False)
         model(x).sum().backward()

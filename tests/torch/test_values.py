@@ -27,7 +27,7 @@ def here_and_there(operator, *arguments):
     expected = operator(*arguments)
     with watched() as calls:
         actual = operator(*arguments)
-    assert len(calls.operators) == 1
+    assert len(calls.operators + calls.forward) == 1
     return actual, expected
 
 
@@ -63,12 +63,30 @@ def test_three_dimensional_pooling_in_halves(dtype):
     grad, x = random(2, 5, 3, 4, 5, dtype=dtype), random(2, 5, 6, 8, 10, dtype=dtype)
     assert_same(*here_and_there(aten._adaptive_avg_pool3d_backward, grad, x))
     windows = [2, 2, 2], [2, 2, 2], [0, 0, 0], False, True, None
-    with pytest.raises(RuntimeError, match="not implemented"):
-        aten.avg_pool3d_backward(grad, x, *windows)
-    with backops.torch.enabled():
-        actual = aten.avg_pool3d_backward(grad, x, *windows)
-    expected = aten.avg_pool3d_backward(grad.float(), x.float(), *windows)
-    assert_same(actual, expected.to(dtype))
+    for operator, tensors in (
+        (aten.avg_pool3d_backward, (grad, x)),
+        (aten.avg_pool3d, (x,)),
+    ):
+        with pytest.raises(RuntimeError, match="not implemented"):
+            operator(*tensors, *windows)
+        with backops.torch.enabled():
+            actual = operator(*tensors, *windows)
+        expected = operator(*(tensor.float() for tensor in tensors), *windows)
+        assert_same(actual, expected.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_what_pytorch_refuses_is_not_left_to_it(dtype, monkeypatch):
+    # Neither when tiny, nor in the turns of a benchmark.
+    monkeypatch.setattr(choice, "pool_is_faster", lambda *_: False)
+    x = random(1, 1, 2, 2, 2, dtype=dtype).requires_grad_()
+    with backops.torch.enabled(benchmark=True):
+        for _ in range(3):
+            y = torch.nn.functional.avg_pool3d(x, 2)
+            (grad,) = torch.autograd.grad(y.sum(), x)
+    backops.torch.disable()
+    assert_same(y, x.detach().float().mean((2, 3, 4), keepdim=True).to(dtype))
+    assert torch.equal(grad, torch.full_like(x, 0.125))
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (1, 1, 8, 8), (2, 1, 8, 8), (1, 6, 8, 8)], ids=str)
@@ -112,6 +130,49 @@ def test_expanded_gradient():
         torch.nn.functional.avg_pool2d(x, 2).sum().backward()
     assert calls.operators == ["avg_pool_backward"]
     assert torch.equal(x.grad, torch.full_like(x, 0.25))
+
+
+# Forward pooling
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_forward_pooling(dtype, layout):
+    x = random(2, 5, 8, 9, dtype=dtype, layout=layout)
+    windows = [3, 3], [2, 2], [1, 1], True, False, None
+    assert_same(*here_and_there(aten.avg_pool2d, x, *windows))
+    assert_same(*here_and_there(aten.avg_pool2d, x, [2, 3]))
+    assert_same(*here_and_there(aten.avg_pool2d, x[0], [2], [1], [1], False, True, 7))
+    assert_same(*here_and_there(aten._adaptive_avg_pool2d, x, [3, 4]))
+    volume = random(2, 5, 6, 8, 10, dtype=dtype, layout=layout)
+    assert_same(*here_and_there(aten._adaptive_avg_pool3d, volume, [3, 5, 4]))
+    if dtype not in HALVES:
+        windows = [2, 3, 2], [], [1, 0, 1], True, True, 5
+        assert_same(*here_and_there(aten.avg_pool3d, volume, *windows))
+        assert_same(*here_and_there(aten.avg_pool3d, volume[0], [2]))
+
+
+def test_forward_pools_that_pytorch_has_to_itself():
+    x = random(2, 3, 8, 8)
+    with watched() as calls:
+        assert aten._adaptive_avg_pool2d(x, [0, 2]).shape == (2, 3, 0, 2)
+        assert aten.avg_pool2d(x[:0], [2, 2]).shape == (0, 3, 4, 4)
+        assert aten.avg_pool2d(x.long(), [2, 2]).dtype == torch.int64
+        with pytest.raises(RuntimeError, match="divisor"):
+            aten.avg_pool2d(x, [2, 2], [2, 2], [0, 0], False, True, 0)
+    assert calls.forward == []
+
+
+@pytest.mark.parametrize(
+    "windows", [([9, 9],), ([2, 2], [0, 0]), ([2, 2], [2, 2], [2, 2]), ([2, 2, 2],)], ids=str
+)
+def test_wrong_forward_pooling_is_a_runtime_error(windows):
+    x = random(2, 3, 8, 8)
+    with pytest.raises(RuntimeError):
+        aten.avg_pool2d(x, *windows)
+    with watched() as calls, pytest.raises(RuntimeError, match="avg_pool2d: "):
+        aten.avg_pool2d(x, *windows)
+    assert calls.forward == ["avg_pool"]
 
 
 # Convolution
@@ -163,6 +224,100 @@ def test_convolutions(name, dtype):
         check_convolution(*conv_arguments(CONVOLUTIONS[name], dtype, layouts))
 
 
+TRANSPOSED = {
+    "dense": dict(x=(2, 4, 5, 6), weight=(4, 6, 3, 3), padding=1),
+    "doubling": dict(x=(2, 4, 5, 6), weight=(4, 6, 2, 2), stride=2),
+    "output_padding": dict(x=(2, 4, 5, 6), weight=(4, 6, 3, 3), stride=2, output_padding=1),
+    "depthwise": dict(x=(2, 6, 5, 6), weight=(6, 1, 4, 4), stride=2, padding=1, groups=6),
+    "grouped": dict(x=(2, 6, 5, 6), weight=(6, 2, 3, 3), dilation=2, groups=2),
+    "sequence": dict(x=(3, 6, 20), weight=(6, 4, 8), stride=4, padding=2),
+    "volume": dict(x=(2, 4, 3, 4, 5), weight=(4, 3, 2, 2, 2), stride=2),
+}
+
+
+def forward_arguments(case, transposed, dtype=torch.float32, layouts=LAYOUTS[:1] * 2, bias=True):
+    """Arguments of aten.convolution."""
+    case = dict(case)
+    x = random(*case.pop("x"), dtype=dtype, layout=layouts[0])
+    weight = random(*case.pop("weight"), dtype=dtype, layout=layouts[1])
+    rank, groups = weight.dim() - 2, case.get("groups", 1)
+    x = x.unsqueeze(0) if x.dim() == rank + 1 else x
+    names = (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0))
+    stride, padding, dilation, more = [[case.get(name, usual)] * rank for name, usual in names]
+    outputs = weight.shape[1] * groups if transposed else weight.shape[0]
+    offsets = random(outputs, dtype=dtype) if bias else None
+    return x, weight, offsets, stride, padding, dilation, transposed, more, groups
+
+
+FORWARD_CASES = [
+    *((False, name, case) for name, case in CONVOLUTIONS.items()),
+    *((True, name, case) for name, case in TRANSPOSED.items()),
+]
+
+
+@pytest.mark.parametrize(("transposed", "name", "case"), FORWARD_CASES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+def test_forward_convolutions(transposed, name, case, dtype):
+    for layouts in [*itertools.product(LAYOUTS[:2], repeat=2), ["sliced"] * 2]:
+        arguments = forward_arguments(case, transposed, dtype, layouts, bias=name != "dense")
+        # PyTorch's transposed float16 rounds the sum of each channel.
+        terms = 500 if dtype is torch.float16 else 64
+        assert_same(*here_and_there(aten.convolution, *arguments), terms=terms)
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+def test_gradients_of_transposed_convolutions(name, dtype):
+    for layouts in [*itertools.product(LAYOUTS[:2], repeat=2), ["sliced"] * 2]:
+        x, weight, bias, *rest = forward_arguments(TRANSPOSED[name], True, dtype, layouts)
+        shape = aten.convolution(x.double(), weight.double(), None, *rest).shape
+        grad = random(*shape, dtype=dtype, layout=layouts[0])
+        check_convolution(grad, x, weight, [bias.shape[0]], *rest, [True] * 3)
+
+
+def test_bfloat16_forward_is_that_of_float32():
+    for transposed, _, case in FORWARD_CASES:
+        arguments = forward_arguments(case, transposed, torch.bfloat16)
+        with watched() as calls:
+            actual = aten.convolution(*arguments)
+        expected = aten.convolution(*(tensor.float() for tensor in arguments[:3]), *arguments[3:])
+        assert calls.forward == ["conv_transpose" if transposed else "conv"]
+        assert_same(actual, expected.bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("transposed", "x", "weight", "more"),
+    [
+        (False, (2, 3, 5, 5), (4, 2, 3, 3), [0, 0]),
+        (False, (2, 3, 5, 5), (4, 3, 7, 7), [0, 0]),
+        (True, (2, 3, 5, 5), (4, 2, 3, 3), [0, 0]),
+        (True, (2, 3, 5, 5), (3, 2, 3, 3), [1, 1]),
+    ],
+    ids=["inputs", "kernel", "transposed inputs", "output_padding"],
+)
+def test_wrong_forward_convolution_is_a_runtime_error(transposed, x, weight, more):
+    tensors = random(*x), random(*weight), None
+    windows = [1, 1], [0, 0], [1, 1], transposed, more, 1
+    with pytest.raises(RuntimeError):
+        aten.convolution(*tensors, *windows)
+    name = "conv_transpose" if transposed else "conv"
+    with watched() as calls, pytest.raises(RuntimeError, match=f"{name}: "):
+        aten.convolution(*tensors, *windows)
+    assert calls.forward == [name]
+
+
+def test_forward_calls_that_are_not_for_us():
+    x, weight = random(2, 3, 8, 8), random(4, 3, 3, 3)
+    windows = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
+    with watched() as calls:
+        assert aten.convolution(x[:0], weight, None, *windows).shape == (0, 4, 6, 6)
+        assert aten.convolution(x.to("meta"), weight.to("meta"), None, *windows).is_meta
+        for wrong in ((x[0], weight, None), (x, weight, random(4).double())):
+            with pytest.raises(RuntimeError):
+                aten.convolution(*wrong, *windows)
+    assert calls.forward == []
+
+
 @pytest.mark.parametrize("mask", list(itertools.product([True, False], repeat=3)), ids=str)
 def test_masks(mask):
     check_convolution(*conv_arguments(CONVOLUTIONS["dense"], mask=mask))
@@ -194,13 +349,11 @@ def test_bfloat16_convolution_is_that_of_float32():
 
 def test_what_is_not_supported_goes_to_pytorch():
     grad, x, weight, *rest = conv_arguments(CONVOLUTIONS["dense"])
-    transposed = [*rest[:4], True, *rest[5:]]
 
     class Labelled(torch.Tensor):
         pass
 
     calls_of_pytorch = {
-        "transposed": (grad[:, :4], grad, torch.randn(4, 4, 3, 3), *transposed),
         "subclass": (grad, x.as_subclass(Labelled), weight, *rest),
         "empty": (grad[:0], x[:0], weight, *rest),
     }
@@ -241,7 +394,7 @@ def test_pytorch_gets_usual_strides():
     weight = torch.as_strided(torch.randn(6), (2, 3, 1), (3, 1, 77))
     assert weight.is_contiguous()
     seen = []
-    kernel = backops.torch.kernels.convolution_backward(
+    kernel = backops.torch.convolution.convolution_backward(
         type("Own", (), {"call_boxed": lambda self, *arguments: seen.extend(arguments)})()
     )
     odd_image = torch.as_strided(torch.randn(200), (1, 3, 2, 4), (77, 1, 12, 3))

@@ -54,8 +54,7 @@ def measure_all(
 ) -> Iterator[LayerResult]:
     measured = conv.measure_all(torch, cases, threads, budget, progress, MATRIX_SIZE)
     for case, result in zip(cases, measured, strict=True):
-        has_rules = not (case.is_forward or case.problem.transposed)
-        choice = judge(is_chosen(torch, case), result.ratio or 1.0) if has_rules else ""
+        choice = judge(is_chosen(torch, case), result.ratio or 1.0)
         yield LayerResult(**vars(result), choice=choice)
 
 
@@ -69,9 +68,13 @@ def is_chosen(torch: Any, case: ConvCase) -> bool:
         torch.empty(shape, dtype=getattr(torch, case.dtype), memory_format=layout)
         for shape in (problem.input_shape, problem.weight_shape)
     )
-    stride, padding, dilation = zip(*problem.axes, strict=True)
+    stride, padding, dilation, output_padding = map(
+        problem.of_each_axis, ("stride", "padding", "dilation", "output_padding")
+    )
+    windows = stride, padding, dilation, problem.transposed, output_padding
+    mask = () if case.is_forward else case.output_mask
     return choice.conv_is_faster(
-        input, weight, stride, padding, dilation, problem.keywords["groups"], case.output_mask
+        conv.operator_name(case), input, weight, *windows, problem.keywords["groups"], mask
     )
 
 

@@ -3,8 +3,9 @@
     backops bench layers --json layers.json
     python -m backops._bench.rules layers.json
 
-prints the layers that would go to the slower side, and of each rule what it keeps: PyTorch's time
-over ours, which should be below 1. A change of the rules needs no new measurement.
+prints the layers that would go to the slower side, and of each rule what it names: PyTorch's time
+over ours, which should be below 1 backward and above 1 forward. `backops bench forward` and
+`transposed` will do as well. A change of the rules needs no new measurement.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from backops._bench import layers, pytorch
-from backops._bench.problems import ConvCase, layer_cases
+from backops._bench import conv, layers, pytorch
+from backops._bench.problems import ConvCase, forward_cases, layer_cases, transposed_cases
 
 Record = Mapping[str, Any]
 
@@ -27,7 +28,8 @@ def measured_cases(results: list[Record]) -> Iterator[tuple[ConvCase, Record]]:
     dtypes = list(dict.fromkeys(each["dtype"] for each in results))
     cases = {
         (case.problem.name, case.problem.description, case.dtype, case.layout, case.gradients): case
-        for case in layer_cases(dtypes)
+        for cases in (layer_cases, forward_cases, transposed_cases)
+        for case in cases(dtypes)
     }
     for each in results:
         case = cases.get(
@@ -42,35 +44,43 @@ def report(results: list[Record]) -> Iterator[str]:
 
     torch = pytorch.import_torch()
     wrong = 0
-    kept: dict[Any, list[float]] = {}
+    kept: dict[tuple[str, Any], list[float]] = {}
+    operators = []
     trusted = [each for each in results if not each["disturbed"]]
     for case, each in measured_cases(trusted):
         ratio = each["ratio"]
+        operator = conv.operator_name(case)
+        operators.append(operator)
         layer = rules.layer_of(
             getattr(torch, case.dtype),
             case.problem.weight_shape,
-            [stride for stride, _, _ in case.problem.axes],
+            case.problem.of_each_axis("stride"),
+            case.problem.of_each_axis("dilation"),
             case.problem.keywords["groups"],
+            transposed=case.problem.transposed,
             channels_last=case.layout == "channels_last",
             wants_input=case.output_mask[0],
         )
-        for rule in rules.active():
+        for rule in rules.active(operator):
             if rule.holds(layer):
-                kept.setdefault(rule, []).append(ratio)
+                kept.setdefault((operator, rule), []).append(ratio)
         chosen = layers.is_chosen(torch, case)
         if layers.judge(chosen, ratio):
             wrong += 1
             side = "here" if chosen else "PyTorch"
             yield f"{ratio:6.2f}x, goes to {side}: {case.label}"
     yield f"{wrong} wrong choices of {len(trusted)}; {rules.capability()}"
-    for rule in rules.active():
-        ratios = sorted(kept.get(rule, ()))
-        if ratios:
-            mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-            range_of = f"{ratios[0]:.2f} to {ratios[-1]:.2f}, mean {mean:.2f}"
-            yield f"{len(ratios)} layers, {range_of}: {rule}"
-        else:
-            yield f"nothing: {rule}"
+    for operator in dict.fromkeys(operators):
+        for rule in rules.active(operator):
+            yield f"{operator}, {named_by(rule, kept.get((operator, rule), []))}"
+
+
+def named_by(rule: Any, ratios: list[float]) -> str:
+    if not ratios:
+        return f"nothing: {rule}"
+    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+    range_of = f"{min(ratios):.2f} to {max(ratios):.2f}, mean {mean:.2f}"
+    return f"{len(ratios)} layers, {range_of}: {rule}"
 
 
 if __name__ == "__main__":

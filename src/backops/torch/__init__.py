@@ -1,4 +1,4 @@
-"""PyTorch's own CPU backward of average pooling and convolution, computed by backops.
+"""PyTorch's own average pooling and convolution on the CPU, computed by backops.
 
 >>> import torch, backops.torch
 >>> x = torch.arange(16.0).reshape(1, 1, 4, 4).requires_grad_()
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from backops.torch import choice, kernels
+from backops.torch import choice, convolution, kernels, pooling
 from backops.torch.trials import Choice, Trials
 
 __all__ = ["Choice", "choices", "disable", "enable", "enabled", "is_enabled"]
@@ -30,16 +30,21 @@ __all__ = ["Choice", "choices", "disable", "enable", "enabled", "is_enabled"]
 # PyTorch's operators, each with what makes our kernel around its own. 1-D pooling is 2-D pooling in
 # PyTorch.
 OPERATORS: dict[str, Callable[[Any], kernels.Kernel]] = {
-    "avg_pool2d_backward": lambda own: kernels.avg_pool_backward(own, 2),
-    "avg_pool2d_backward.grad_input": lambda own: kernels.avg_pool_backward(own, 2),
-    "avg_pool3d_backward": lambda own: kernels.avg_pool_backward(own, 3),
-    "avg_pool3d_backward.grad_input": lambda own: kernels.avg_pool_backward(own, 3),
-    "_adaptive_avg_pool2d_backward": lambda own: kernels.adaptive_avg_pool_backward(own, 2),
-    "_adaptive_avg_pool3d_backward": lambda own: kernels.adaptive_avg_pool_backward(own, 3),
-    "adaptive_avg_pool3d_backward.grad_input": lambda own: kernels.adaptive_avg_pool_backward(
+    "avg_pool2d": lambda own: pooling.avg_pool(own, 2),
+    "avg_pool3d": lambda own: pooling.avg_pool(own, 3),
+    "_adaptive_avg_pool2d": lambda own: pooling.adaptive_avg_pool(own, 2),
+    "_adaptive_avg_pool3d": lambda own: pooling.adaptive_avg_pool(own, 3),
+    "convolution": convolution.convolution,
+    "avg_pool2d_backward": lambda own: pooling.avg_pool_backward(own, 2),
+    "avg_pool2d_backward.grad_input": lambda own: pooling.avg_pool_backward(own, 2),
+    "avg_pool3d_backward": lambda own: pooling.avg_pool_backward(own, 3),
+    "avg_pool3d_backward.grad_input": lambda own: pooling.avg_pool_backward(own, 3),
+    "_adaptive_avg_pool2d_backward": lambda own: pooling.adaptive_avg_pool_backward(own, 2),
+    "_adaptive_avg_pool3d_backward": lambda own: pooling.adaptive_avg_pool_backward(own, 3),
+    "adaptive_avg_pool3d_backward.grad_input": lambda own: pooling.adaptive_avg_pool_backward(
         own, 3
     ),
-    "convolution_backward": kernels.convolution_backward,
+    "convolution_backward": convolution.convolution_backward,
 }
 
 _lock = threading.Lock()
@@ -49,7 +54,7 @@ _kept: Trials | None = None
 
 
 def enable(benchmark: bool = False) -> None:
-    """From now on, PyTorch's CPU backward operators run here.
+    """From now on, PyTorch's CPU pooling and convolution run here, forward and backward.
 
     With `benchmark`, the first calls of each distinct layer (operator, sizes, strides, dtype,
     parameters, threads) run here and in PyTorch's own kernel in turns, and are timed; the side that
@@ -67,7 +72,7 @@ def enable(benchmark: bool = False) -> None:
 def disable() -> None:
     """PyTorch is again as it was before `enable()`; does nothing if it is so already.
 
-    Not while another thread is in a backward pass: PyTorch may take the kernel away under it.
+    Not while another thread computes: PyTorch may take the kernel away under it.
     """
     global _kept
     with _lock:
@@ -99,8 +104,8 @@ def choices() -> list[Choice]:
     >>> with backops.torch.enabled(benchmark=True):
     ...     for _ in range(10):
     ...         layer(torch.randn(2, 8, 16, 16)).sum().backward()
-    ...     (choice,) = backops.torch.choices()
-    >>> choice.operator, choice.chosen in ("backops", "pytorch")
+    ...     forward, backward = backops.torch.choices()
+    >>> backward.operator, backward.chosen in ("backops", "pytorch")
     ('conv_backward', True)
     """
     return [] if choice.trials is None else choice.trials.choices()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,6 +17,14 @@ select_backend = torch._C._select_conv_backend
 backend_format = torch._C._conv_determine_backend_memory_format
 # By number of axes: a backend that takes channels-last whenever input or weight suggest it.
 FOLLOWS_SUGGESTIONS = {4: Backend.Slow2d, 5: Backend.Mkldnn}
+# Those that compute groups one by one. oneDNN's transposed backend has no name in Python.
+BY_GROUPS = (Backend.Slow2d, Backend.SlowDilated2d, Backend.SlowTranspose2d)
+# Their gradient of the weight has the strides of the weight.
+LIKE_THE_WEIGHT = (Backend.Slow2d, Backend.SlowTranspose2d)
+CONTIGUOUS_ONLY = (
+    Backend.Slow3d, Backend.SlowDilated3d, Backend.SlowTranspose3d, Backend.NnpackSpatial,
+    Backend.Winograd3x3Depthwise, Backend.Xnnpack2d,
+)  # fmt: skip
 
 
 def suggested_format(tensor: Any) -> Any:
@@ -42,15 +51,41 @@ def _suggested(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     return CHANNELS_LAST[len(sizes)]
 
 
-def _still_suggests(tensor: Any, memory_format: Any) -> bool:
-    """Whether a tensor that was made contiguous in a format suggests that format.
+class _Image(NamedTuple):
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
-    Sizes of one may leave it open: then the copy suggests nothing, and so does a tensor that needed
-    none.
-    """
-    dense = tensor.is_contiguous(memory_format=memory_format)
-    strides = tensor.stride() if dense else dense_strides(tensor.shape, memory_format)
-    return _suggested(tensor.shape, strides) is memory_format
+    def suggested(self) -> Any:
+        return _suggested(self.shape, self.strides)
+
+    def contiguous(self, memory_format: Any) -> _Image:
+        """What `Tensor.contiguous` makes of it: a copy, unless it is contiguous already.
+
+        Strides of axes of one element do not count in that. A copy loses them, and with them
+        perhaps what the tensor suggested.
+        """
+        step = 1
+        for axis in _from_inside(len(self.shape), memory_format):
+            if self.shape[axis] != 1:
+                if self.strides[axis] != step:
+                    return _Image(self.shape, dense_strides(self.shape, memory_format))
+                step *= self.shape[axis]
+        return self
+
+    def part(self, axis: int, groups: int) -> _Image:
+        """What PyTorch takes out of it for one group."""
+        shape = list(self.shape)
+        shape[axis] //= groups
+        return _Image(tuple(shape), self.strides).contiguous(self.suggested())
+
+
+def _image(tensor: Any) -> _Image:
+    return _Image(tuple(tensor.shape), tensor.stride())
+
+
+def _still_suggests(tensor: Any, memory_format: Any) -> bool:
+    """Whether a tensor that was made contiguous in a format suggests that format."""
+    return _image(tensor).contiguous(memory_format).suggested() is memory_format
 
 
 def image_of(tensor: Any) -> Any:
@@ -64,8 +99,73 @@ def empty_image(tensor: Any, memory_format: Any) -> Any:
     return new.squeeze(2) if tensor.dim() == 3 else new
 
 
+def empty_output(input: Any, shape: tuple[int, ...], memory_format: Any) -> Any:
+    """A new tensor of that shape, whose image has the strides of a new one in that format."""
+    if len(shape) > 3:
+        return torch.empty(shape, dtype=input.dtype, memory_format=memory_format)
+    image = _image_shape(shape)
+    return torch.empty(image, dtype=input.dtype, memory_format=memory_format).squeeze(2)
+
+
+def _image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:2], 1, *shape[2:]) if len(shape) == 3 else shape
+
+
+def output_format(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    output_shape: tuple[int, ...],
+) -> Any:
+    """Memory format of the image of PyTorch's own output.
+
+    Channels-last, if PyTorch's backend for this convolution can do that, and one of the tensors
+    suggests it still when the backend has made both contiguous.
+    """
+    x, w = image_of(input), image_of(weight)
+    copied = input.dim() == 3 and not input.is_contiguous()
+    # PyTorch makes 1-D inputs contiguous, which then suggest nothing.
+    formats_of = (w if copied else x), w
+    chosen = backend_format(*formats_of, FOLLOWS_SUGGESTIONS[w.dim()])
+    if chosen is torch.contiguous_format and groups == 1:
+        return chosen
+    backend = select_backend(
+        input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+    )
+    if backend in CONTIGUOUS_ONLY:
+        return torch.contiguous_format
+    chosen = backend_format(*formats_of, backend)
+    of_x = _image(x).contiguous(torch.contiguous_format) if copied else _image(x)
+    images = of_x.contiguous(chosen), _image(w).contiguous(chosen)
+    if groups == 1 or backend not in BY_GROUPS:
+        return _of_either(*images)
+    of_group = _of_either(images[0].part(1, groups), images[1].part(0, groups))
+    batch, channels, *sizes = _image_shape(output_shape)
+    shape = batch, channels // groups, *sizes
+    # Of the groups' outputs, which PyTorch concatenates.
+    return _Image(shape, dense_strides(shape, of_group)).suggested()
+
+
+def _of_either(x: _Image, w: _Image) -> Any:
+    suggested = x.suggested()
+    return suggested if suggested is not torch.contiguous_format else w.suggested()
+
+
 def gradient_formats(
-    input: Any, weight: Any, stride: list[int], padding: list[int], dilation: list[int], groups: int
+    input: Any,
+    weight: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
 ) -> tuple[Any, Any]:
     """Memory formats of the images of PyTorch's own gradients, for input and weight.
 
@@ -78,16 +178,19 @@ def gradient_formats(
     chosen = backend_format(x, w, FOLLOWS_SUGGESTIONS[w.dim()])
     if chosen is torch.contiguous_format:
         return chosen, chosen
-    backend = select_backend(input, weight, None, stride, padding, dilation, False, [0], groups)
+    backend = select_backend(
+        input, weight, None, stride, padding, dilation, transposed, output_padding, groups
+    )
     chosen = of_input = of_weight = backend_format(x, w, backend)
     # Where sizes of one leave the format open, oneDNN's backend asks the tensors it has made
     # contiguous once more, and the others have ways of their own.
-    if backend == Backend.Mkldnn and not (_still_suggests(x, chosen) or _still_suggests(w, chosen)):
+    is_onednn = backend not in BY_GROUPS + CONTIGUOUS_ONLY
+    if is_onednn and not (_still_suggests(x, chosen) or _still_suggests(w, chosen)):
         return torch.contiguous_format, torch.contiguous_format
-    if backend == Backend.Slow2d and w.is_contiguous(memory_format=chosen):
+    if backend in LIKE_THE_WEIGHT and w.is_contiguous(memory_format=chosen):
         of_weight = suggested_format(w)
-    one_per_group = weight.shape[1] == 1 and input.shape[2:].numel() == 1
-    if groups > 1 and one_per_group and backend != Backend.Mkldnn:
+    one_per_group = input.shape[1] == groups and input.shape[2:].numel() == 1
+    if groups > 1 and one_per_group and backend in BY_GROUPS:
         of_input = torch.contiguous_format
     return of_input, of_weight
 
@@ -112,11 +215,16 @@ def with_usual_strides(tensor: Any) -> Any:
 
 
 def dense_strides(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...]:
-    last = memory_format is not torch.contiguous_format
-    order = CHANNELS_LAST_ORDER[len(shape)] if last else range(len(shape) - 1, -1, -1)
     strides = [1] * len(shape)
     step = 1
-    for axis in order:
+    for axis in _from_inside(len(shape), memory_format):
         strides[axis] = step
         step *= max(1, shape[axis])
     return tuple(strides)
+
+
+def _from_inside(axes: int, memory_format: Any) -> Iterable[int]:
+    """The axes from the innermost on."""
+    if memory_format is torch.contiguous_format:
+        return range(axes - 1, -1, -1)
+    return CHANNELS_LAST_ORDER[axes]

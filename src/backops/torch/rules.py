@@ -1,6 +1,7 @@
-"""Layers that PyTorch was measured to be faster at, as data.
+"""Layers that one side was measured to be faster at, as data.
 
-`python -m backops._bench.rules` holds the rules against what `backops bench layers` measured.
+`python -m backops._bench.rules` holds the rules against what `backops bench layers`, `forward` or
+`transposed` measured.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Layer:
     groups: int
     kernel_elements: int
     strided: bool
+    dilated: bool
     channels_last: bool
     wants_input: bool
 
@@ -44,19 +46,23 @@ def layer_of(
     dtype: torch.dtype,
     weight_shape: tuple[int, ...],
     stride: Sequence[int],
+    dilation: Sequence[int],
     groups: int,
     *,
+    transposed: bool,
     channels_last: bool,
     wants_input: bool,
 ) -> Layer:
+    first, second = weight_shape[0] // max(1, groups), weight_shape[1]
     return Layer(
         dtype,
         rank=len(weight_shape) - 2,
-        inputs=weight_shape[1],
-        outputs=weight_shape[0] // max(1, groups),
+        inputs=first if transposed else second,
+        outputs=second if transposed else first,
         groups=groups,
         kernel_elements=math.prod(weight_shape[2:]),
         strided=any(step > 1 for step in stride),
+        dilated=any(step > 1 for step in dilation),
         channels_last=channels_last,
         wants_input=wants_input,
     )
@@ -68,7 +74,7 @@ ANY = (0, math.inf)
 
 @dataclass(frozen=True)
 class Rule:
-    """Layers that PyTorch computes faster: those for which all of this holds; None: any will do.
+    """Layers that one side computes faster: those for which all of this holds; None: any will do.
 
     `measured` has PyTorch's time over ours.
     """
@@ -79,7 +85,9 @@ class Rule:
     inputs: Range = ANY
     outputs: Range = ANY
     kernel_elements: Range = ANY
+    groups: Range = ANY
     strided: bool | None = None
+    dilated: bool | None = None
     depthwise: bool | None = None
     whole_vectors: bool | None = None
     channels_last: bool | None = None
@@ -92,8 +100,8 @@ class Rule:
         return ", ".join([" or ".join(map(str, self.dtypes)), *parts, f"measured {self.measured}"])
 
     def holds(self, layer: Layer) -> bool:
-        ranges = ("rank", "inputs", "outputs", "kernel_elements")
-        flags = ("strided", "depthwise", "whole_vectors", "channels_last", "wants_input")
+        ranges = ("rank", "inputs", "outputs", "kernel_elements", "groups")
+        flags = ("strided", "dilated", "depthwise", "whole_vectors", "channels_last", "wants_input")
         return (
             layer.dtype in self.dtypes
             and all(low <= getattr(layer, name) <= high for name in ranges
@@ -103,14 +111,16 @@ class Rule:
 
 
 FLOAT32, BFLOAT16 = (torch.float32,), (torch.bfloat16,)
+BOTH = FLOAT32 + BFLOAT16
 # From the best on. A CPU is held against the rules of the first one it has.
 CAPABILITIES = ("amx", "avx512_bf16", "avx512", "avx2", "neon")
 
-# By the capability of the CPU that was measured. What is in no rule was faster here, or was not
-# measured.
-PYTORCH_IS_FASTER: dict[str, tuple[Rule, ...]] = {
+# By operator, and by the capability of the CPU that was measured.
+Table = dict[tuple[str, str], tuple[Rule, ...]]
+# Backward: what is in no rule was faster here, or was not measured.
+PYTORCH_IS_FASTER: Table = {
     # Xeon, 512-bit units, two cores, 2026-11-16.
-    "avx512": (
+    ("conv_backward", "avx512"): (
         # Images of one channel into a first layer; with a gradient of the input 0.9 to 1.9.
         Rule("0.7 to 1.1", FLOAT32, rank=(2, 3), inputs=(1, 1), depthwise=False, wants_input=False),
         # Depthwise 3x3, for which PyTorch has a kernel. Channels that fill vectors: 1.05 to 1.7;
@@ -119,7 +129,7 @@ PYTORCH_IS_FASTER: dict[str, tuple[Rule, ...]] = {
              channels_last=True),
     ),
     # AMD EPYC (Zen 4), 256-bit units, two cores, 2026-11-17.
-    "avx512_bf16": (
+    ("conv_backward", "avx512_bf16"): (
         # First layers of images: strided ones in bfloat16 (float32 1.0 to 1.2), small ones in
         # float32. With a gradient of the input 1.0 and more.
         Rule("0.6 to 0.8", BFLOAT16, rank=(2, 2), inputs=(1, 3), strided=True, depthwise=False,
@@ -141,6 +151,37 @@ PYTORCH_IS_FASTER: dict[str, tuple[Rule, ...]] = {
         Rule("0.8 to 0.9", BFLOAT16, rank=(3, 3), inputs=(16, 127), outputs=(16, math.inf),
              kernel_elements=(9, math.inf), depthwise=False, strided=False),
     ),
+    # The same EPYC, 2026-11-18; other layers 0.85 to 30.
+    ("conv_transpose_backward", "avx512_bf16"): (
+        # Decoders to one or two channels; in bfloat16 1.0 to 1.7.
+        Rule("0.7 to 0.9", FLOAT32, outputs=(1, 2), depthwise=False),
+    ),
+}  # fmt: skip
+# Forward: what is in no rule was faster there, or was not measured. For float16 see `are_for_us`.
+BACKOPS_IS_FASTER: Table = {
+    # AMD EPYC (Zen 4), 256-bit units, two cores, 2026-11-18; other layers 0.2 to 2.
+    ("conv", "avx512_bf16"): (
+        # Depthwise sequences: long kernels, and dilated ones.
+        Rule("2 to 29", BOTH, rank=(1, 1), kernel_elements=(10, math.inf), depthwise=True),
+        Rule("3 to 9", BOTH, rank=(1, 1), dilated=True, depthwise=True),
+        # Dense sequences; in float32 0.5 to 5.
+        Rule("1.1 to 4.2", BFLOAT16, rank=(1, 1), inputs=(16, math.inf), groups=(1, 1)),
+        # Channels that fill no vectors, in groups or not.
+        Rule("0.9 to 8", FLOAT32, inputs=(5, 128), strided=False, depthwise=False,
+             whole_vectors=False, channels_last=False),
+        # Last layers, to images or scores.
+        Rule("1.1 to 6", BOTH, inputs=(16, math.inf), outputs=(1, 4), kernel_elements=(2, math.inf),
+             strided=False, depthwise=False),
+        # Volumes; kernels of more elements 0.8, more channels 0.6 to 1.0.
+        Rule("1.5 to 4.3", FLOAT32, rank=(3, 3), inputs=(8, 128), kernel_elements=(2, 27),
+             strided=False, depthwise=False, channels_last=False),
+    ),
+    # Without a stride 0.3 to 1.0.
+    ("conv_transpose", "avx512_bf16"): (
+        Rule("0.9 to 9", FLOAT32, strided=True),
+        Rule("1.0 to 35", BFLOAT16, strided=True, channels_last=False),
+        Rule("29", BFLOAT16, strided=True, depthwise=True, channels_last=True),
+    ),
 }  # fmt: skip
 
 
@@ -151,6 +192,25 @@ def capability() -> str:
     return next((name for name in CAPABILITIES if name in names), "generic")
 
 
-def active() -> tuple[Rule, ...]:
+@lru_cache(maxsize=1)
+def pytorch_has_float16() -> bool:
+    """Whether oneDNN computes convolutions in float16 here.
+
+    Where it does not, PyTorch's own loops take 2 to 500 times as long as ours, forward and
+    backward. Where it does, nothing was measured.
+    """
+    return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+
+
+def active(operator: str) -> tuple[Rule, ...]:
     """The rules for this CPU."""
-    return PYTORCH_IS_FASTER.get(capability(), ())
+    table = PYTORCH_IS_FASTER if operator.endswith("backward") else BACKOPS_IS_FASTER
+    return table.get((operator, capability()), ())
+
+
+def are_for_us(operator: str, layer: Layer) -> bool:
+    """Whether a layer is faster here, as far as is known."""
+    if layer.dtype is torch.float16 and not pytorch_has_float16():
+        return True
+    is_named = any(rule.holds(layer) for rule in active(operator))
+    return not is_named if operator.endswith("backward") else is_named
