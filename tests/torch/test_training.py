@@ -144,6 +144,23 @@ def test_no_grad_and_frozen_layers():
     assert model.body[8].weight.grad is not None
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_inference(mode, layout):
+    model = SmallNet().to(memory_format=layout)
+    x = torch.randn(2, 3, 16, 20).contiguous(memory_format=layout)
+    up = nn.ConvTranspose2d(32, 8, 2, stride=2)
+    with mode():
+        expected = [model(x), model.body[:6](x), up(model.body[:6](x))]
+        with everything_here(), watched() as calls:
+            actual = [model(x), model.body[:6](x), up(model.body[:6](x))]
+    assert calls.forward[-1] == "conv_transpose"
+    for a, e in zip(actual, expected, strict=True):
+        assert_same(a, e, terms=500)
+        assert not a.requires_grad
+        assert a.is_inference() == (mode is torch.inference_mode)
+
+
 def test_hooks_see_and_change_gradients():
     layer = nn.Conv2d(3, 4, 3)
     x = torch.randn(2, 3, 8, 8, requires_grad=True)
@@ -212,6 +229,41 @@ def test_function_transforms():
     assert calls.operators
     assert_same(actual, expected, terms=5000, strides=False)
     assert jacobian.shape == (4, 4, 3, 3, 3)
+
+
+def test_forward_transforms():
+    weight, x = torch.randn(3, 4, 3, 3), torch.randn(5, 2, 3, 8, 8)
+
+    def up_and_down(x):
+        return functional.avg_pool2d(functional.conv_transpose2d(x, weight, stride=2), 2)
+
+    def both():
+        batched = torch.func.vmap(up_and_down)(x)
+        _, tangent = torch.func.jvp(up_and_down, (x[0],), (x[1],))
+        return batched, tangent, torch.func.jacfwd(up_and_down)(x[:1, 0, :, :3, :3])
+
+    expected = both()
+    with everything_here(), watched() as calls:
+        actual = both()
+    assert {"conv_transpose", "avg_pool"} == {*calls.forward}
+    for a, e in zip(actual, expected, strict=True):
+        assert_same(a, e, terms=500, strides=False)
+
+
+def test_fake_tensors_and_exported_programs():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AvgPool2d(2), nn.ConvTranspose2d(4, 2, 2))
+    x = torch.randn(2, 3, 9, 8)
+    with everything_here(), watched() as calls:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            assert model(mode.from_tensor(x)).shape == (2, 2, 4, 4)
+        assert calls.forward == []
+        program = torch.export.export(model, (x,)).module()
+        calls.forward.clear()
+        actual = program(x)
+        assert calls.forward == ["conv", "avg_pool", "conv_transpose"]
+    assert_same(actual, model(x), terms=500)
 
 
 def test_checkpointing_and_retained_graphs():
