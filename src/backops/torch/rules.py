@@ -164,11 +164,17 @@ BACKOPS_IS_FASTER: Table = {
         # Depthwise sequences: long kernels, and dilated ones.
         Rule("2 to 29", BOTH, rank=(1, 1), kernel_elements=(10, math.inf), depthwise=True),
         Rule("3 to 9", BOTH, rank=(1, 1), dilated=True, depthwise=True),
-        # Dense sequences; in float32 0.5 to 5.
-        Rule("1.1 to 4.2", BFLOAT16, rank=(1, 1), inputs=(16, math.inf), groups=(1, 1)),
-        # Channels that fill no vectors, in groups or not.
-        Rule("0.9 to 8", FLOAT32, inputs=(5, 128), strided=False, depthwise=False,
+        # Dense sequences, and 1x1; channels-last 0.7 to 1.0, in bfloat16 0.5 to 1.8.
+        Rule("1.0 to 6", BOTH, rank=(1, 1), inputs=(16, math.inf), groups=(1, 1)),
+        Rule("0.9 to 7", FLOAT32, kernel_elements=(1, 1), groups=(1, 1), strided=False,
+             channels_last=False),
+        # Channels that fill no vectors; groups of 8 or 24 0.8 to 1.4.
+        Rule("1.0 to 8", FLOAT32, inputs=(9, 128), groups=(1, 1), strided=False,
              whole_vectors=False, channels_last=False),
+        Rule("1.8 to 6", FLOAT32, inputs=(4, 7), groups=(2, math.inf), strided=False,
+             channels_last=False),
+        Rule("2 to 4.5", FLOAT32, inputs=(9, 15), groups=(2, math.inf), strided=False,
+             channels_last=False),
         # Last layers, to images or scores.
         Rule("1.1 to 6", BOTH, inputs=(16, math.inf), outputs=(1, 4), kernel_elements=(2, math.inf),
              strided=False, depthwise=False),
