@@ -16,6 +16,7 @@ from tests.support.conv_cases import (
     make_arrays,
     reading_id,
     readings,
+    readings_in_turn,
 )
 from tests.support.conv_compare import assert_close, assert_exact, place_results
 from tests.support.floats import round_to, same_bits
@@ -43,7 +44,7 @@ def run(case, arrays, **more):
 
 
 @every_dtype
-@pytest.mark.parametrize("case", readings((*CASES, *TRANSPOSED_CASES)), ids=reading_id)
+@pytest.mark.parametrize("case", readings_in_turn((*CASES, *TRANSPOSED_CASES)), ids=reading_id)
 def test_case(case, dtype):
     arrays = make_arrays(case, dtype, kind="integer")
     assert_exact(run(case, arrays), case, arrays)

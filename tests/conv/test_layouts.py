@@ -24,6 +24,7 @@ from tests.support.conv_cases import (
     make_arrays,
     reading_id,
     readings,
+    readings_in_turn,
 )
 from tests.support.conv_compare import (
     assert_close,
@@ -61,7 +62,7 @@ CASES = [
     )
 ]
 CASE = find_conv_case("plain_2d")
-every_case = pytest.mark.parametrize("case", readings(CASES), ids=reading_id)
+every_case = pytest.mark.parametrize("case", readings_in_turn(CASES), ids=reading_id)
 every_operator = pytest.mark.parametrize("operator", OPERATORS)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
@@ -151,7 +152,7 @@ def test_out_of_any_layout_and_no_other_byte_changes(case, dtype, layout):
 
 
 @every_layout
-@pytest.mark.parametrize("case", readings(CASES[::3]), ids=reading_id)
+@pytest.mark.parametrize("case", readings_in_turn(CASES[::3]), ids=reading_id)
 def test_inputs_and_out_of_the_same_layout(case, layout):
     for dtype in ("float32", "bfloat16", "float16"):
         arrays = [in_layout(a, case, layout) for a in make_arrays(case, dtype, kind="integer")]

@@ -19,7 +19,7 @@ from tests.support.conv_cases import (
     find_conv_case,
     make_arrays,
     reading_id,
-    readings,
+    readings_in_turn,
 )
 from tests.support.conv_compare import assert_close, assert_exact
 from tests.support.floats import DTYPES, same_bits
@@ -198,7 +198,7 @@ def test_comparison_of_masks_catches_a_gradient_too_many():
 
 
 @every_dtype
-@pytest.mark.parametrize("case", readings([*CASES, *TRANSPOSED_CASES]), ids=reading_id)
+@pytest.mark.parametrize("case", readings_in_turn([*CASES, *TRANSPOSED_CASES]), ids=reading_id)
 def test_plan_gives_the_bits_of_the_function(case, dtype):
     arrays = make_arrays(case, dtype)
     plan = case.plan(backops.plan, dtype=dtype)

@@ -17,7 +17,7 @@ from tests.support.conv_cases import (
     find_conv_case,
     make_arrays,
     reading_id,
-    readings,
+    readings_in_turn,
 )
 from tests.support.conv_compare import assert_close, check
 from tests.support.floats import DTYPES, same_bits
@@ -32,7 +32,7 @@ CASE = find_conv_case("plain_2d")
 
 
 @pytest.mark.parametrize("precision", MODES[1:])
-@pytest.mark.parametrize("case", readings(CASES), ids=reading_id)
+@pytest.mark.parametrize("case", readings_in_turn(CASES), ids=reading_id)
 def test_case_agrees_with_reference(case, precision):
     check(case, precision=precision)
 

@@ -22,6 +22,7 @@ from tests.support.conv_cases import (
     make_arrays,
     reading_id,
     readings,
+    readings_in_turn,
 )
 from tests.support.conv_compare import assert_close, assert_exact, check
 from tests.support.conv_definitions import torch_results
@@ -30,7 +31,7 @@ from tests.support.isa import LEVELS
 from tests.support.layouts import READ_LAYOUTS, in_layout
 from tests.support.processes import run_python
 
-READINGS = readings([*CASES, *TRANSPOSED_CASES])
+READINGS = readings_in_turn([*CASES, *TRANSPOSED_CASES])
 FORWARD, BACKWARD = ("conv", "conv_transpose"), ("conv_backward", "conv_transpose_backward")
 every_case = pytest.mark.parametrize("case", READINGS, ids=reading_id)
 every_operator = pytest.mark.parametrize("operator", OPERATORS)

@@ -206,6 +206,20 @@ def readings(cases, operators=OPERATORS) -> list[ConvCase]:
     return [case.read_as(o) for case in cases for o in operators if o in case.operators]
 
 
+def readings_in_turn(cases) -> list[ConvCase]:
+    """Every case, asked of conv_backward and of one more operator: of the next one each time.
+
+    For tests of what all operators share. tests/conv/test_engines.py asks every case of all.
+    """
+    others = itertools.cycle([name for name in OPERATORS if name != "conv_backward"])
+    return [
+        case.read_as(operator)
+        for case, other in zip(cases, others, strict=False)
+        for operator in ("conv_backward", other)
+        if operator in case.operators
+    ]
+
+
 def reading_id(case: ConvCase) -> str:
     """What a test calls a case."""
     return f"{case.operator}-{case.name}"
