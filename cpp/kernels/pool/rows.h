@@ -65,7 +65,8 @@ struct FinishedRows {
 inline void copy_row(char* to, const char* from, std::int64_t bytes) {
   constexpr std::int64_t kPiece = 32;
   if (bytes < kPiece) {
-    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    // Compilers that do not know it is not negative warn of a copy of 2^63 bytes.
+    if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
     return;
   }
   const std::int64_t last = bytes - kPiece;
