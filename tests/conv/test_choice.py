@@ -32,8 +32,8 @@ def test_every_engine_but_plain_is_chosen_somewhere():
         for case in conv_choices.grid()
         for dtype in conv_choices.DTYPES
     }
-    assert chosen == set(ENGINES) - {"plain", "rows"}
-    # Rows are those of an output product.
+    assert chosen == set(ENGINES) - {"plain", "rows", "pairs"}
+    # Rows are those of an output product, pairs want one product alone.
     assert " rows:" in backops.plan.conv((8, 3, 64, 64), (64, 3, 7, 7), stride=2).kernel
 
 
@@ -71,7 +71,7 @@ def test_forced_engine_is_the_one_that_runs(monkeypatch):
         try:
             kernel = case.plan(backops.plan).kernel
         except backops.ParamError as error:
-            assert engine in ("folded", "rows", "matrix"), error  # noqa: PT017
+            assert engine in ("folded", "rows", "matrix", "pairs"), error  # noqa: PT017
             continue
         assert kernel.split()[1].split(":")[0] == engine
 

@@ -33,11 +33,12 @@ LAYOUTS = ("contiguous", "channels_last", "transposed", "every_second", "reverse
 FEW_LAYOUTS = ("contiguous", "channels_last", "every_second")
 # How many of CASES an engine takes at least. Folds of outputs have no strides, and rows are those
 # of an output product.
-FEWEST = {"lanes": 20, "blocks": 80, "folded": 30, "rows": 20, "matrix": 50}
+FEWEST = {"lanes": 20, "blocks": 80, "folded": 30, "rows": 20, "matrix": 50, "pairs": 50}
 TURNED = ("conv", "conv_transpose_backward")
 ALONE = [tuple(name == which for name in GRADIENTS) for which in GRADIENTS]
-# What the matrix engine needs.
-HALF_TYPES, MATRIX_LEVELS = ("float16", "bfloat16"), ("avx512_bf16", "amx")
+# What engines of bfloat16 products need.
+PRODUCT_TYPES = {"matrix": ("float16", "bfloat16"), "pairs": ("bfloat16",)}
+PRODUCT_LEVELS = ("avx512_bf16", "amx")
 
 
 def fewest(engine, operator):
@@ -134,7 +135,8 @@ def check_engine(engine, operator, dtype, layouts=LAYOUTS):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine_computes_every_case_it_takes(engine, operator, dtype):
     taken = check_engine(engine, operator, dtype)
-    if engine != "matrix" or (dtype in HALF_TYPES and backops._native.isa() in MATRIX_LEVELS):
+    has_products = backops._native.isa() in PRODUCT_LEVELS
+    if engine not in PRODUCT_TYPES or (has_products and dtype in PRODUCT_TYPES[engine]):
         assert taken >= fewest(engine, operator)
 
 
@@ -152,7 +154,7 @@ def test_engines_compute_the_same_on_lower_instruction_sets(level, operator):
     taken = {tuple(line.split()[:2]): int(line.split()[2]) for line in printed.splitlines()}
     assert len(taken) == len(ENGINES) * len(DTYPES)
     for (engine, _), count in taken.items():
-        if engine != "matrix":
+        if engine not in PRODUCT_TYPES:
             assert count >= fewest(engine, operator)
 
 

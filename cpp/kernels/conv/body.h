@@ -16,6 +16,7 @@ constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, VectorSize si
           size,
           dtype,
           V::width,
+          V::width,
           kSumRows<V> / 2,
           sizeof(typename V::Sum),
           to_lanes<V, E>,

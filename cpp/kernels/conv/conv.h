@@ -9,7 +9,7 @@
 
 namespace backops {
 
-// Channels of a vector of any instruction set.
+// Sums of a vector of any instruction set.
 constexpr int kMostWidth = 16;
 
 enum class VectorSize : std::uint8_t { full, half };
@@ -121,7 +121,8 @@ struct ConvKernels {
   Isa isa;
   VectorSize size;
   DType dtype;
-  int width;                // channels of a vector
+  int width;                // sums of a vector
+  int vector_channels;      // of a tensor, that to_lanes brings into a vector
   std::int64_t most_twins;  // rows that multiply_twins takes at once
   std::int64_t sum_bytes;
   void (*to_lanes)(const LaneCopy&);    // elements in, sums out

@@ -16,6 +16,20 @@ namespace {
 template <class V>
 constexpr int kSumRows = (V::registers - 3) / 2;
 
+// Numbers on the left, one for all lanes: sums, or what a vector says that it takes instead.
+template <class V, class = void>
+struct LeftOf {
+  using Number = typename V::Sum;
+  BACKOPS_INLINE static V spread(const Number* number) { return V::fill(*number); }
+};
+template <class V>
+struct LeftOf<V, std::void_t<typename V::Left>> {
+  using Number = typename V::Left;
+  BACKOPS_INLINE static V spread(const Number* number) { return V::spread(number); }
+};
+template <class V>
+using LeftNumber = typename LeftOf<V>::Number;
+
 // The distance of rows on the left: known to the compiler, or any.
 template <int kPitch>
 struct LeftPitch {
@@ -44,9 +58,9 @@ struct Sums {
   Sums<V, kRows - 1, kVectors> rest;
 
   template <class Pitch>
-  BACKOPS_INLINE void add_products(const Pitch& pitch, const typename V::Sum* numbers,
-                                   const V& right, const V& right_second) {
-    const V number = V::fill(*numbers);
+  BACKOPS_INLINE void add_products(const Pitch& pitch, const LeftNumber<V>* numbers, const V& right,
+                                   const V& right_second) {
+    const V number = LeftOf<V>::spread(numbers);
     first = first.plus_product(number, right);
     if constexpr (kVectors == 2) second = second.plus_product(number, right_second);
     rest.add_products(pitch, pitch.next(numbers), right, right_second);
@@ -75,7 +89,7 @@ struct Sums {
 template <class V, int kVectors>
 struct Sums<V, 0, kVectors> {
   template <class Pitch>
-  BACKOPS_INLINE void add_products(const Pitch&, const typename V::Sum*, const V&, const V&) {}
+  BACKOPS_INLINE void add_products(const Pitch&, const LeftNumber<V>*, const V&, const V&) {}
   template <bool kNumbers>
   BACKOPS_INLINE void add_bias(const typename V::Sum*) {}
   BACKOPS_INLINE void store(const BlockProducts&, typename V::Sum*) const {}
@@ -90,7 +104,7 @@ struct NoSums {
 };
 
 template <class V, class Pitch, int kRows, int kVectors, class Twins>
-void multiply_some(const BlockProducts& args, const typename V::Sum* left, typename V::Sum* to,
+void multiply_some(const BlockProducts& args, const LeftNumber<V>* left, typename V::Sum* to,
                    const typename V::Sum* bias) {
   const BlockProducts a = args;
   const Pitch pitch(args);
@@ -115,7 +129,7 @@ void multiply_some(const BlockProducts& args, const typename V::Sum* left, typen
 }
 
 template <class V, class Pitch, int kRows, bool kTwins>
-void multiply_up_to(const BlockProducts& a, std::int64_t rows, const typename V::Sum* left,
+void multiply_up_to(const BlockProducts& a, std::int64_t rows, const LeftNumber<V>* left,
                     typename V::Sum* to, const typename V::Sum* bias) {
   using One = std::conditional_t<kTwins, Sums<V, kRows, 1>, NoSums>;
   using Two = std::conditional_t<kTwins, Sums<V, kRows, 2>, NoSums>;
@@ -132,7 +146,7 @@ template <class V, class Pitch, int kMostRows, bool kTwins>
 void multiply_rows(const BlockProducts& args) {
   const BlockProducts a = args;
   const Pitch pitch(args);
-  const auto* const left = static_cast<const typename V::Sum*>(a.left);
+  const auto* const left = static_cast<const LeftNumber<V>*>(a.left);
   auto* const to = static_cast<typename V::Sum*>(a.sums);
   const auto* const bias = static_cast<const typename V::Sum*>(a.bias);
   const std::int64_t left_pitch = pitch.next(left) - left;

@@ -14,6 +14,7 @@
 #include "ops/conv/blocks/folds.h"
 #include "ops/conv/lanes/engine.h"
 #include "ops/conv/matrix/engine.h"
+#include "ops/conv/pairs/engine.h"
 #include "ops/conv/plain.h"
 #include "ops/conv/rows/engine.h"
 
@@ -143,7 +144,8 @@ std::string refuse_rows(const ConvTask& task) {
 // Runs of products are as long as a row of a window, not as the channels are many.
 double rows_cycles(const ConvTask& task, VectorSize size) {
   constexpr double kLongRuns = 0.9;
-  return kLongRuns * blocks_cycles(task, size);
+  const double pairs = row_pairs(task, size) != nullptr ? 2 : 1;
+  return kLongRuns * blocks_cycles(task, size) / pairs;
 }
 
 // ---- matrix ----
@@ -172,6 +174,23 @@ double matrix_cycles(const ConvTask& task, VectorSize) {
 
 std::unique_ptr<const ConvEngine> make_matrix(const ConvTask& task, VectorSize size) {
   return make_matrix_engine(task, make_blocks_engine(task, size));
+}
+
+// ---- pairs ----
+
+std::string refuse_pairs(const ConvTask& task) {
+  const std::string refusal = pairs_refusal(task);
+  return refusal.empty() ? refusal_of_lists(task.shape) : refusal;
+}
+
+double pairs_cycles(const ConvTask& task, VectorSize size) {
+  ConvTask own = task;
+  own.shape = of_pairs(task.shape);
+  return blocks_cycles(own, size);
+}
+
+std::unique_ptr<const ConvEngine> make_pairs(const ConvTask& task, VectorSize size) {
+  return make_pairs_engine(task, size, make_blocks_engine(task, size));
 }
 
 // ---- plain ----
@@ -206,6 +225,8 @@ constexpr Row kEngines[] = {
      refuse_rows, rows_cycles, make_rows_engine, true},
     {"matrix", "bfloat16 and float16 on CPUs with products of bfloat16", matrix_refusal,
      matrix_cycles, make_matrix, false},
+    {"pairs", "bfloat16 input products on CPUs with products of bfloat16 pairs", refuse_pairs,
+     pairs_cycles, make_pairs, true},
     {"plain", "everything, element by element", refuse_plain, plain_cycles, make_plain, false},
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 #include "kernels/conv/conv.h"
 #include "kernels/convert/convert.h"
@@ -19,7 +20,11 @@ template <class Sum>
 class TileCopy {
  public:
   TileCopy(const ConvKernels& kernels, Rounding rounding, const ConvertKernels& conversions)
-      : kernels_(kernels), rounding_(rounding), conversions_(conversions), width_(kernels.width) {}
+      : kernels_(kernels),
+        rounding_(rounding),
+        conversions_(conversions),
+        width_(kernels.width),
+        vector_channels_(kernels.vector_channels) {}
 
   const ConvKernels& kernels() const { return kernels_; }
 
@@ -31,8 +36,9 @@ class TileCopy {
     if (std::abs(tensor.stride_bytes[2]) >= std::abs(tensor.channel_stride_bytes)) {
       return bring_together(tensor, shape, box, channels, to, pitch);
     }
-    for (std::int64_t c = channels.begin; c < channels.end; c += width_, to += pitch) {
-      bring_together(tensor, shape, box, {c, std::min(c + width_, channels.end)}, to, pitch);
+    for (std::int64_t c = channels.begin; c < channels.end; c += vector_channels_, to += pitch) {
+      bring_together(tensor, shape, box, {c, std::min(c + vector_channels_, channels.end)}, to,
+                     pitch);
     }
   }
 
@@ -48,8 +54,8 @@ class TileCopy {
         bring(planes.view(tensor, plane), planes.shape(plane), box, channels, own, pitch);
       } else if (plane % planes.row_planes() == 0) {
         const Activation rows = planes.rows_view(tensor, plane);
-        for (std::int64_t c = channels.begin, i = 0; c < channels.end; c += width_, ++i) {
-          bring_rows(planes, plane, rows, box, {c, std::min(c + width_, channels.end)},
+        for (std::int64_t c = channels.begin, i = 0; c < channels.end; c += vector_channels_, ++i) {
+          bring_rows(planes, plane, rows, box, {c, std::min(c + vector_channels_, channels.end)},
                      own + i * pitch, plane_pitch);
         }
       }
@@ -106,7 +112,8 @@ class TileCopy {
     const Range slices[] = {box.axes[0], {0, 1}, {0, 1}};
     for_rows(box.images, slices, [&](std::int64_t image, std::int64_t d, std::int64_t) {
       const auto clear_rows = [&](const Range& some, const Range& columns) {
-        clear(box, image, d, some, columns, ceil_divide(channels.size(), width_), to, pitch);
+        clear(box, image, d, some, columns, ceil_divide(channels.size(), vector_channels_), to,
+              pitch);
       };
       if (d < 0 || d >= shape[0] || inside.size() <= 0 || rows.size() <= 0) {
         return clear_rows(box.axes[1], box.axes[2]);
@@ -197,7 +204,7 @@ class TileCopy {
   const ConvKernels& kernels_;
   const Rounding rounding_;
   const ConvertKernels& conversions_;
-  const std::int64_t width_;
+  const std::int64_t width_, vector_channels_;
 };
 
 // A row of an image.
@@ -245,6 +252,32 @@ class ChannelRows {
 
  private:
   const TileCopy<Sum>& copy_;
+  const std::int64_t channels_;
+};
+
+// The same rows of bfloat16 numbers as they are.
+template <class Sum>
+class ElementRows {
+ public:
+  ElementRows(const TileCopy<Sum>&, std::int64_t channels) : channels_(channels) {}
+
+  void bring(const Activation& tensor, const TensorRow& row, const Range& columns, BFloat16* to,
+             Sum*) const {
+    if (columns.size() <= 0) return;
+    const char* const from = tensor.at(row.image, 0, row.d, row.h, columns.begin);
+    if (line_stride(tensor, channels_) == sizeof(BFloat16)) {
+      std::memcpy(to, from, static_cast<std::size_t>(columns.size() * channels_) * sizeof *to);
+      return;
+    }
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      const char* const own = from + c * tensor.channel_stride_bytes;
+      for (std::int64_t i = 0; i < columns.size(); ++i) {
+        std::memcpy(to + i * channels_ + c, own + i * tensor.stride_bytes[2], sizeof *to);
+      }
+    }
+  }
+
+ private:
   const std::int64_t channels_;
 };
 

@@ -13,6 +13,7 @@
 #include "kernels/convert/convert.h"
 #include "kernels/matrix/matrix.h"
 #include "ops/conv/blocks/sizes.h"
+#include "ops/conv/careful.h"
 #include "ops/conv/copy.h"
 #include "ops/conv/matrix/layout.h"
 #include "ops/conv/matrix/memory.h"
@@ -36,18 +37,7 @@ constexpr std::int64_t kMostReach = std::int64_t{1} << 24;  // along an axis
 
 int pieces_of(DType dtype) { return dtype == DType::bfloat16 ? 1 : 2; }
 
-// Whether such numbers and their products are normal, and far enough from those that are not.
-bool are_normal(const Magnitudes& a, const Magnitudes& b) {
-  constexpr std::uint32_t kInfinity = 0x7f800000;
-  constexpr int kLeastExponent = -100;
-  const auto exponent = [](const Magnitudes& found) {
-    return found.least == UINT32_MAX ? 127 : static_cast<int>((found.least + 1) >> 23) - 127;
-  };
-  return a.most < kInfinity && b.most < kInfinity && exponent(a) >= kLeastExponent &&
-         exponent(b) >= kLeastExponent && exponent(a) + exponent(b) >= kLeastExponent;
-}
-
-class MatrixEngine : public ConvEngine {
+class MatrixEngine : public WatchingEngine {
  public:
   MatrixEngine(const ConvTask& task, const ConvKernels& kernels)
       : s_(task.shape),
@@ -75,23 +65,15 @@ class MatrixEngine : public ConvEngine {
     return places_of(tiles_) <= most_places() && (!is_shared_ || bytes <= kMostSharedBytes);
   }
 
-  void set_careful(std::unique_ptr<const ConvEngine> careful) {
-    careful_ = std::move(careful);
-    at_.set_careful_bytes(careful_->engine_bytes());
-  }
-
   std::string name() const override {
     return std::string("matrix:") + name_of(matrix_.isa) + (is_shared_ ? ":by_outputs" : "");
   }
 
   std::size_t engine_bytes() const override { return at_.engine_bytes(); }
-  std::size_t worker_bytes() const override {
-    return std::max(at_.worker_bytes(), careful_->worker_bytes());
-  }
+  std::size_t worker_bytes() const override { return at_.worker_bytes(); }
 
-  // Pack the weights, and bring the tiles if tasks share them; the products; add the parts. Then,
-  // if there were numbers that are not normal, everything again with care.
-  int phases() const override { return kOwnPhases + careful_->phases(); }
+  // Pack the weights, and bring the tiles if tasks share them; the products; add the parts.
+  int phases() const override { return 3; }
 
   std::int64_t tasks(int phase) const override {
     if (phase == 0) {
@@ -99,16 +81,10 @@ class MatrixEngine : public ConvEngine {
              (s_.adds_bias ? 1 : 0);
     }
     if (phase == 1) return static_cast<std::int64_t>(tasks_.size());
-    if (phase == 2) return at_.has_parts() || s_.makes_bias ? n_.outputs.all_pairs() : 0;
-    return careful_->tasks(phase - kOwnPhases);
-  }
-
-  bool is_done(int phase, const ConvBuffers& b) const override {
-    return phase >= kOwnPhases && are_all_normal(b);
+    return at_.has_parts() || s_.makes_bias ? n_.outputs.all_pairs() : 0;
   }
 
   void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
-    if (phase >= kOwnPhases) return careful_->work(phase - kOwnPhases, task, b);
     if (phase == 0) {
       prepare(b, task);
     } else if (phase == 1) {
@@ -121,9 +97,20 @@ class MatrixEngine : public ConvEngine {
     }
   }
 
- private:
-  static constexpr int kOwnPhases = 3;
+  bool saw_normal_only(const ConvBuffers& b) const override {
+    const Magnitudes* from = at_.magnitudes(b);
+    const auto next = [&](std::int64_t count) {
+      Magnitudes all;
+      for (std::int64_t i = 0; i < count; ++i) all.add(*from++);
+      return all;
+    };
+    const Magnitudes output = next(at_.output_magnitudes()), input = next(at_.input_magnitudes());
+    const Magnitudes weight = next(at_.pack_tasks());
+    return (!s_.makes_weight || are_normal(output, input)) &&
+           (!s_.makes_input || are_normal(output, weight));
+  }
 
+ private:
   // All of some tiles; or the weights of pairs of output blocks; or pairs of input blocks of some
   // tiles.
   enum class Kind : std::uint8_t { tiles, outputs, inputs };
@@ -208,19 +195,6 @@ class MatrixEngine : public ConvEngine {
     for (std::int64_t part = 0; part < parts; ++part) body(share_of(pairs, parts, part));
   }
 
-  bool are_all_normal(const ConvBuffers& b) const {
-    const Magnitudes* from = at_.magnitudes(b);
-    const auto next = [&](std::int64_t count) {
-      Magnitudes all;
-      for (std::int64_t i = 0; i < count; ++i) all.add(*from++);
-      return all;
-    };
-    const Magnitudes output = next(at_.output_magnitudes()), input = next(at_.input_magnitudes());
-    const Magnitudes weight = next(at_.pack_tasks());
-    return (!s_.makes_weight || are_normal(output, input)) &&
-           (!s_.makes_input || are_normal(output, weight));
-  }
-
   void prepare(const ConvBuffers& b, std::int64_t task) const {
     if (s_.adds_bias && task == tasks(0) - 1) {
       packing_.bring_bias(b);
@@ -301,7 +275,6 @@ class MatrixEngine : public ConvEngine {
   MatrixMemory at_;
   const MatrixPacking packing_;
   const MatrixMultiplication products_;
-  std::unique_ptr<const ConvEngine> careful_;
   std::vector<Task> tasks_;
 };
 
@@ -336,8 +309,7 @@ std::unique_ptr<const ConvEngine> make_matrix_engine(const ConvTask& task,
   if (!careful || matrix_kernels(task.cpu) == nullptr) return nullptr;
   auto engine = std::make_unique<MatrixEngine>(task, conv_kernels(task.cpu.isa(), task.dtype));
   if (!engine->fits()) return nullptr;
-  engine->set_careful(std::move(careful));
-  return engine;
+  return std::make_unique<CarefulEngine>(std::move(engine), std::move(careful));
 }
 
 }  // namespace backops

@@ -40,11 +40,8 @@ class MatrixMemory {
     return magnitudes_at() + static_cast<std::size_t>(magnitude_count()) * sizeof(Magnitudes);
   }
 
-  void set_careful_bytes(std::size_t bytes) { careful_bytes_ = bytes; }
-
   // The engine's memory: packed weights, sums of parts, the bias in blocks of inputs, tiles that
-  // are shared, magnitudes of what was packed. The careful engine begins anew, so those stand
-  // behind all it needs.
+  // are shared, magnitudes of what was packed.
   bool has_parts() const { return s_.makes_weight && !is_shared_; }
   std::int64_t weight_sums() const { return has_parts() ? n_.weight_sums() : 0; }
   std::int64_t part_sums() const {
@@ -62,7 +59,7 @@ class MatrixMemory {
   }
   std::size_t magnitudes_at() const {
     const auto tiles = is_shared_ ? static_cast<std::size_t>(tiles_.count()) : 0;
-    return whole_lines(std::max(tiles_at() + tiles * tile_bytes_, careful_bytes_));
+    return whole_lines(tiles_at() + tiles * tile_bytes_);
   }
 
   std::int64_t pack_tasks() const {
@@ -147,7 +144,6 @@ class MatrixMemory {
   const bool is_shared_;
   const std::int64_t pairs_at_once_;
   std::int64_t parts_ = 1;
-  std::size_t careful_bytes_ = 0;
   std::size_t rows_at_ = 0, input_at_ = 0, tile_bytes_ = 0;
   std::size_t staged_at_ = 0, results_at_ = 0, own_sums_at_ = 0, worker_bytes_ = 0;
 };
