@@ -150,10 +150,22 @@ double rows_cycles(const ConvTask& task, VectorSize size) {
 
 // ---- matrix ----
 
+// How many times as many positions there are with the zeros between rows, which neighbours share.
+double with_zeros(const ConvShape& s) {
+  double factor = 1;
+  for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    const double size = as_double(s.is_turned ? s.in[axis] : s.out[axis]);
+    const double reach =
+        as_double((s.kernel[axis] - 1) * s.dilation[axis]) / as_double(s.stride[axis]);
+    factor *= 1 + reach / (2 * size);
+  }
+  return factor;
+}
+
 double matrix_cycles(const ConvTask& task, VectorSize) {
-  constexpr double kTileProducts = 400, kPackingCycles = 1;
+  constexpr double kTileProducts = 400, kPackingCycles = 1, kPairRate = 0.82;
   // A pair for each lane of a vector, as often as there are products of such vectors.
-  const double pair_products = kProductRate * 32 * task.cpu.products_per_cycle(64);
+  const double pair_products = kPairRate * 32 * task.cpu.products_per_cycle(64);
   const double rate = task.cpu.has(Capability::amx) ? kTileProducts : pair_products;
   const ConvShape& s = task.shape;
   const double pieces = task.dtype == DType::bfloat16 ? 1 : 2;
@@ -166,9 +178,11 @@ double matrix_cycles(const ConvTask& task, VectorSize) {
   const double channels =
       256 * tiles(s.group_inputs()) * tiles(s.group_outputs()) * as_double(s.groups);
   const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
-  const double elements = as_double(s.batch) * as_double(2 * s.out_image() + s.in_image()) * pieces;
-  return products * as_double(s.batch * s.windows()) * product_of(s.kernel) * channels * pieces *
-             pieces / rate +
+  const std::int64_t packed =
+      (s.makes_input ? s.out_image() : 0) + (s.makes_weight ? s.out_image() + s.in_image() : 0);
+  const double elements = as_double(s.batch) * as_double(packed) * pieces;
+  return products * with_zeros(s) * as_double(s.batch * s.windows()) * product_of(s.kernel) *
+             channels * pieces * pieces / rate +
          elements * kPackingCycles;
 }
 
@@ -184,9 +198,15 @@ std::string refuse_pairs(const ConvTask& task) {
 }
 
 double pairs_cycles(const ConvTask& task, VectorSize size) {
+  constexpr double kCopyCycles = 0.3;  // of each element that is read or written
+  constexpr double kRunSteps = 0.3;    // that the beginning of a run takes
   ConvTask own = task;
   own.shape = of_pairs(task.shape);
-  return blocks_cycles(own, size);
+  const ConvShape& s = task.shape;
+  const double steps =
+      std::min(as_double(own.shape.group_outputs()), as_double(width_of(task, size)));
+  return blocks_cycles(own, size) * (1 + kRunSteps / steps) +
+         kCopyCycles * as_double(s.batch) * as_double(s.out_image() + s.in_image());
 }
 
 std::unique_ptr<const ConvEngine> make_pairs(const ConvTask& task, VectorSize size) {
@@ -320,6 +340,21 @@ ConvChoice choose_engine(const ConvTask& task) {
   const Offer& refused = offers[static_cast<std::size_t>(forced - kEngines)];
   throw Error(ErrorKind::param, "BACKOPS_ENGINE", "'" + std::string(forced->name) + "'",
               "which does not take " + refused.refusal);
+}
+
+bool is_input_better_apart(const ConvTask& task) {
+  constexpr double kTwice = 1.02;
+  if (!task.shape.makes_input || !task.shape.makes_weight) return false;
+  const Row* const forced = forced_row();
+  ConvTask input = task, others = task;
+  input.shape.makes_weight = input.shape.makes_bias = false;
+  others.shape.makes_input = false;
+  std::vector<Offer> together = offers_for(task), alone = offers_for(input),
+                     rest = offers_for(others);
+  const Offer* const best = cheapest(together, forced);
+  const Offer *const own = cheapest(alone, forced), *const other = cheapest(rest, forced);
+  if (best == nullptr || own == nullptr || other == nullptr) return false;
+  return !own->row->refusal(task).empty() && kTwice * (own->cycles + other->cycles) < best->cycles;
 }
 
 std::string explain_choice(const ConvTask& task) {

@@ -19,6 +19,10 @@ struct ConvChoice {
 // that one does not take it, or is none.
 ConvChoice choose_engine(const ConvTask& task);
 
+// Whether the input product of a problem with others is better made apart: by an engine that makes
+// no other, in so much less time that what is read twice does not count.
+bool is_input_better_apart(const ConvTask& task);
+
 // The same lines for a CPU that need not be this one: nothing is made.
 std::string explain_choice(const ConvTask& task);
 

@@ -69,6 +69,21 @@ std::vector<ConvShape> steps_of(const LegalConvProblem& legal) {
   return steps;
 }
 
+// The same with input products apart where that is better.
+std::vector<ConvShape> parted(const std::vector<ConvShape>& steps, ConvTask task) {
+  std::vector<ConvShape> parts;
+  for (const ConvShape& step : steps) {
+    task.shape = step;
+    const bool is_apart = is_input_better_apart(task);
+    parts.push_back(step);
+    if (!is_apart) continue;
+    parts.back().makes_weight = parts.back().makes_bias = false;
+    parts.push_back(step);
+    parts.back().makes_input = false;
+  }
+  return parts;
+}
+
 // Strides of the spatial axes; those that are not there have none.
 void set_strides(const TensorView& view, int first, int rank, std::int64_t* stride_bytes) {
   for (int axis = 0; axis < rank; ++axis) {
@@ -174,12 +189,13 @@ struct ConvPlan::Impl {
       : legal(asked) {
     const ConvProblem& p = legal.problem();
     kernel = std::string("conv_") + name_of(p.dtype) + " ";
-    const std::vector<ConvShape> shapes = steps_of(legal);
+    std::vector<ConvShape> shapes = steps_of(legal);
     if (shapes.empty() || shapes.front().batch == 0) {
       kernel += shapes.empty() ? "nothing" : "zeros";
       why = "nothing is multiplied";
       return;
     }
+    shapes = parted(shapes, {{}, p.dtype, p.rounding, {threads, deterministic}, cpu});
     for (const ConvShape& shape : shapes) {
       const int own = shape.multiplications() < kAloneWork ? 1 : threads;
       ConvChoice choice = choose_engine({shape, p.dtype, p.rounding, {own, deterministic}, cpu});
@@ -248,11 +264,12 @@ void ConvPlan::run(const ConvTensors& t, void* workspace, int threads) const noe
 }
 
 std::string explain_conv(const ConvProblem& problem, const Cpu& cpu) {
-  const std::vector<ConvShape> shapes = steps_of(LegalConvProblem(problem));
+  ConvTask task{{}, problem.dtype, problem.rounding, {1, false}, cpu};
+  const std::vector<ConvShape> shapes = parted(steps_of(LegalConvProblem(problem)), task);
   std::string text;
   for (const ConvShape& shape : shapes) {
-    const std::string lines =
-        explain_choice({shape, problem.dtype, problem.rounding, {1, false}, cpu});
+    task.shape = shape;
+    const std::string lines = explain_choice(task);
     text += (text.empty() ? "" : "\n") + labelled(lines, shape, shapes.size());
   }
   return text;
