@@ -99,12 +99,21 @@ void MatrixTiles::cut(double most_places, std::int64_t least_tiles) {
     }
   }
   fit_ = image_places() <= most_places && of_image() <= kMostTiles;
-  if (!fit_ || of_image() > 1) return;
+  if (!fit_ || of_image() > 1 || are_better_alone()) return;
   const auto fitting =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(most_places / image_places()));
   const std::int64_t share = std::max<std::int64_t>(1, batch_ / least_tiles);
   const std::int64_t tiles = ceil_divide(share, fitting);
   images_ = ceil_divide(share, tiles);
+}
+
+// Whether the zeros between images cost a weight product more than beginning anew with each.
+bool MatrixTiles::are_better_alone() const {
+  constexpr double kBeginning = 6;  // places
+  const auto out = [this](int index) { return static_cast<double>(axis(index).out - 1); };
+  const auto size = [this](int index) { return static_cast<double>(extent(index)); };
+  const double own = (out(0) * size(1) + out(1)) * size(2) + out(2) + 1;
+  return !has_results_ && own + kBeginning < image_places();
 }
 
 MatrixAxis::Section MatrixTiles::section(int index, std::int64_t number) const {

@@ -79,6 +79,7 @@ class MatrixTiles {
   std::int64_t shared_zeros(int index) const;
   std::int64_t extent(int index) const;
   double image_places() const;
+  bool are_better_alone() const;
   void cut(double most_places, std::int64_t least_tiles);
 
   bool has_results_;
