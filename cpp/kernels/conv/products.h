@@ -76,13 +76,20 @@ struct Sums {
     rest.template add_bias<kNumbers>(kNumbers ? bias + 1 : bias);
   }
 
-  BACKOPS_INLINE void store(const BlockProducts& a, typename V::Sum* to) const {
-    (a.adds ? V::load(to) + first : first).store(to);
-    if constexpr (kVectors == 2) {
-      auto* const next = to + a.sum_pitch;
-      (a.adds ? V::load(next) + second : second).store(next);
-    }
+  template <class To>
+  BACKOPS_INLINE void store(const BlockProducts& a, To* to) const {
+    store_one(a, first, to);
+    if constexpr (kVectors == 2) store_one(a, second, to + a.sum_pitch);
     rest.store(a, to + a.sum_step);
+  }
+  // Elements of tensors are not added to.
+  template <class To>
+  BACKOPS_INLINE static void store_one(const BlockProducts& a, const V& sums, To* to) {
+    if constexpr (std::is_same_v<To, typename V::Sum>) {
+      (a.adds ? V::load(to) + sums : sums).store(to);
+    } else {
+      sums.store(to);
+    }
   }
 };
 
@@ -92,7 +99,8 @@ struct Sums<V, 0, kVectors> {
   BACKOPS_INLINE void add_products(const Pitch&, const LeftNumber<V>*, const V&, const V&) {}
   template <bool kNumbers>
   BACKOPS_INLINE void add_bias(const typename V::Sum*) {}
-  BACKOPS_INLINE void store(const BlockProducts&, typename V::Sum*) const {}
+  template <class To>
+  BACKOPS_INLINE void store(const BlockProducts&, To*) const {}
 };
 
 // Nothing, where there is only one half.
@@ -103,8 +111,8 @@ struct NoSums {
   BACKOPS_INLINE void store(const BlockProducts&, Number*) const {}
 };
 
-template <class V, class Pitch, int kRows, int kVectors, class Twins>
-void multiply_some(const BlockProducts& args, const LeftNumber<V>* left, typename V::Sum* to,
+template <class V, class Pitch, int kRows, int kVectors, class Twins, class To>
+void multiply_some(const BlockProducts& args, const LeftNumber<V>* left, To* to,
                    const typename V::Sum* bias) {
   const BlockProducts a = args;
   const Pitch pitch(args);
@@ -128,9 +136,9 @@ void multiply_some(const BlockProducts& args, const LeftNumber<V>* left, typenam
   twins.store(a, to + a.sum_twin);
 }
 
-template <class V, class Pitch, int kRows, bool kTwins>
-void multiply_up_to(const BlockProducts& a, std::int64_t rows, const LeftNumber<V>* left,
-                    typename V::Sum* to, const typename V::Sum* bias) {
+template <class V, class Pitch, int kRows, bool kTwins, class To>
+void multiply_up_to(const BlockProducts& a, std::int64_t rows, const LeftNumber<V>* left, To* to,
+                    const typename V::Sum* bias) {
   using One = std::conditional_t<kTwins, Sums<V, kRows, 1>, NoSums>;
   using Two = std::conditional_t<kTwins, Sums<V, kRows, 2>, NoSums>;
   if (rows < kRows) {
@@ -142,12 +150,12 @@ void multiply_up_to(const BlockProducts& a, std::int64_t rows, const LeftNumber<
   }
 }
 
-template <class V, class Pitch, int kMostRows, bool kTwins>
+template <class V, class Pitch, int kMostRows, bool kTwins, class To = typename V::Sum>
 void multiply_rows(const BlockProducts& args) {
   const BlockProducts a = args;
   const Pitch pitch(args);
   const auto* const left = static_cast<const LeftNumber<V>*>(a.left);
-  auto* const to = static_cast<typename V::Sum*>(a.sums);
+  auto* const to = static_cast<To*>(a.sums);
   const auto* const bias = static_cast<const typename V::Sum*>(a.bias);
   const std::int64_t left_pitch = pitch.next(left) - left;
   for_even_parts(a.rows, kMostRows, [&](std::int64_t first, std::int64_t rows) {

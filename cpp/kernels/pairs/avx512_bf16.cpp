@@ -28,6 +28,7 @@ struct WidePairs {
   }
   static WidePairs load(const float* from) { return {_mm512_loadu_ps(from)}; }
   void store(float* to) const { _mm512_storeu_ps(to, value); }
+  void store(BFloat16* to) const { Avx512Vector{value}.store(to); }
   WidePairs operator+(WidePairs other) const { return {_mm512_add_ps(value, other.value)}; }
   WidePairs plus_product(WidePairs a, WidePairs b) const {
     return {_mm512_dpbf16_ps(value, reinterpret_cast<__m512bh>(a.value),
@@ -49,6 +50,7 @@ struct HalfPairs {
   }
   static HalfPairs load(const float* from) { return {_mm256_loadu_ps(from)}; }
   void store(float* to) const { _mm256_storeu_ps(to, value); }
+  void store(BFloat16* to) const { HalfAvx512Vector{value}.store(to); }
   HalfPairs operator+(HalfPairs other) const { return {_mm256_add_ps(value, other.value)}; }
   HalfPairs plus_product(HalfPairs a, HalfPairs b) const {
     return {_mm256_dpbf16_ps(value, reinterpret_cast<__m256bh>(a.value),

@@ -130,6 +130,11 @@ void join_taps(const JoinTaps& args) {
   }
 }
 
+template <class V>
+void multiply_to_numbers(const BlockProducts& a) {
+  multiply_rows<V, AnyLeftPitch, kSumRows<V>, false, BFloat16>(a);
+}
+
 // V is a vector of float32, Pairs<Left> the same with products of pairs, whose numbers on the left
 // lie Left apart.
 template <class V, template <class> class Pairs>
@@ -148,7 +153,8 @@ constexpr PairKernels make_pair_kernels(const char* name, Isa isa, VectorSize si
   conv.multiply_positions = multiply_positions<OfPairs>;
   conv.multiply_twins = multiply_twins<OfPairs>;
   conv.multiply_apart = multiply_apart<Pairs<BFloat16>>;
-  return {conv, pack_pair_rows<V>, join_taps<V>, PairOps<V>::watch};
+  return {conv, multiply_to_numbers<Pairs<BFloat16>>, pack_pair_rows<V>, join_taps<V>,
+          PairOps<V>::watch};
 }
 
 }  // namespace

@@ -66,6 +66,9 @@ struct PlainPairs {
   static PlainPairs spread(const Left* pair) { return fill(load_unaligned<float>(pair)); }
   static PlainPairs load(const float* from) { return {PlainVector<kWidth>::load(from)}; }
   void store(float* to) const { lanes.store(to); }
+  void store(BFloat16* to) const {
+    for (int i = 0; i < kWidth; ++i) narrow(lanes.value[i], to + i);
+  }
   PlainPairs operator+(const PlainPairs& other) const { return {lanes + other.lanes}; }
   PlainPairs plus_product(const PlainPairs& a, const PlainPairs& b) const {
     const auto number = [](float pair, int shift) {

@@ -59,6 +59,8 @@ struct PairKernels {
   // multiply them. Of multiply_apart the left side is counted in bfloat16 numbers, of which pairs
   // may begin anywhere. Others are null.
   ConvKernels conv;
+  // As multiply_apart, but sums become bfloat16 numbers, in which their steps are counted as well.
+  void (*multiply_to_numbers)(const BlockProducts&);
   void (*pack)(const PackPairRows&);
   void (*join)(const JoinTaps&);
   void (*watch)(const WatchNumbers&);

@@ -28,6 +28,12 @@ float number_of(Bits bits) {
   std::memcpy(&number, &wide, sizeof number);
   return number;
 }
+// To the nearest, ties to even.
+Bits rounded(float number) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &number, sizeof bits);
+  return static_cast<Bits>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
 std::uint32_t pair_of(Bits first, Bits second) { return first | std::uint32_t{second} << 16; }
 std::uint32_t bits_of(float pair) {
   std::uint32_t bits;
@@ -67,7 +73,8 @@ void test_to_lanes(const PairKernels& k, std::int64_t channels, std::int64_t pos
   for (std::size_t i = 0; i < to.size(); ++i) CHECK_EQUAL(bits_of(to[i]), bits_of(expected[i]));
 }
 
-// `apart`: pairs on the left begin at any number, `pitch` numbers apart.
+// `apart`: pairs on the left begin at any number, `pitch` numbers apart. Their sums are then asked
+// for as numbers, too.
 void test_products(const PairKernels& k, std::int64_t rows, int vectors, std::int64_t length,
                    bool apart, std::int64_t pitch) {
   const std::int64_t width = k.conv.width, step = vectors * width;
@@ -102,6 +109,11 @@ void test_products(const PairKernels& k, std::int64_t rows, int vectors, std::in
     }
   }
   CHECK_EQUAL(sums.back(), kUntouched);
+  if (!apart) return;
+  std::vector<Bits> numbers(sums.size(), bfloat16(kUntouched));
+  p.sums = numbers.data();
+  k.multiply_to_numbers(p);
+  for (std::size_t i = 0; i < sums.size(); ++i) CHECK_EQUAL(numbers[i], rounded(sums[i]));
 }
 
 void test_pack(const PairKernels& k, std::int64_t pairs, std::int64_t vectors) {

@@ -30,6 +30,7 @@ constexpr double kMostWeights = 1e12;  // far from what 64 bits count
 constexpr double kProductRate = 0.85;
 constexpr double kTapRate = 0.6;  // they load a vector for each multiplication
 constexpr double kPlainCycles = 30;
+constexpr double kCopyCycles = 0.3;  // of each element of a tensor that is copied
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
@@ -183,7 +184,8 @@ double matrix_cycles(const ConvTask& task, VectorSize) {
   const double elements = as_double(s.batch) * as_double(packed) * pieces;
   return products * with_zeros(s) * as_double(s.batch * s.windows()) * product_of(s.kernel) *
              channels * pieces * pieces / rate +
-         elements * kPackingCycles;
+         elements * kPackingCycles +
+         (s.makes_input ? kCopyCycles * as_double(s.batch) * as_double(s.in_image()) : 0);
 }
 
 std::unique_ptr<const ConvEngine> make_matrix(const ConvTask& task, VectorSize size) {
@@ -198,8 +200,7 @@ std::string refuse_pairs(const ConvTask& task) {
 }
 
 double pairs_cycles(const ConvTask& task, VectorSize size) {
-  constexpr double kCopyCycles = 0.3;  // of each element that is read or written
-  constexpr double kRunSteps = 0.3;    // that the beginning of a run takes
+  constexpr double kRunSteps = 0.3;  // that the beginning of a run takes
   ConvTask own = task;
   own.shape = of_pairs(task.shape);
   const ConvShape& s = task.shape;

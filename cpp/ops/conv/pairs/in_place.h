@@ -81,8 +81,18 @@ class PairInPlace {
       const char* const own = from + first * from_step;
       watch(work, own, from_step, some);
       for (std::int64_t pair = 0; pair < n_.inputs.all_pairs(); ++pair) {
-        multiply(work, pair, own, from_step, some);
-        put(work, pair, to + first * to_step, some);
+        BlockProducts products = products_of(work, pair, own, from_step, some);
+        if (writes_numbers(work.buffers.input_product)) {
+          const Range channels = n_.inputs.channels_of_pair(pair);
+          products.sums = to + first * to_step + channels.begin * kBytes;
+          products.sum_step = to_step / kBytes;
+          products.sum_pitch = n_.width;
+          products.bias = bias_of(work, pair);
+          kernels_.multiply_to_numbers(products);
+        } else {
+          kernels_.conv.multiply_apart(products);
+          put(work, pair, to + first * to_step, some);
+        }
       }
     }
   }
@@ -96,8 +106,17 @@ class PairInPlace {
     }
   }
 
-  void multiply(const Work& work, std::int64_t pair, const char* from, std::int64_t step,
-                std::int64_t count) const {
+  // Whether whole vectors of channels lie side by side in the results.
+  bool writes_numbers(const Activation& results) const {
+    return results.channel_stride_bytes == kBytes && results.stride_bytes[2] % kBytes == 0 &&
+           n_.inputs.channels % n_.width == 0;
+  }
+  const float* bias_of(const Work& work, std::int64_t pair) const {
+    return work.bias == nullptr ? nullptr : work.bias + n_.inputs.first_block(pair) * n_.width;
+  }
+
+  BlockProducts products_of(const Work& work, std::int64_t pair, const char* from,
+                            std::int64_t step, std::int64_t count) const {
     static constexpr BlockRun kOnce{0, 0};
     const std::int64_t group = n_.inputs.group_of_pair(pair);
     BlockProducts p{};
@@ -115,17 +134,16 @@ class PairInPlace {
     p.sum_step = n_.width;
     p.sum_pitch = positions_ * n_.width;
     p.rows = count;
-    kernels_.conv.multiply_apart(p);
+    return p;
   }
 
   void put(const Work& work, std::int64_t pair, char* to, std::int64_t count) const {
     const Activation& tensor = work.buffers.input_product;
     const Range channels = n_.inputs.channels_of_pair(pair);
-    copy_.kernels().from_lanes(
-        {to + channels.begin * tensor.channel_stride_bytes, tensor.channel_stride_bytes,
-         tensor.stride_bytes[2], work.results, n_.width, positions_ * n_.width, channels.size(),
-         count, 0, 0,
-         work.bias == nullptr ? nullptr : work.bias + n_.inputs.first_block(pair) * n_.width});
+    copy_.kernels().from_lanes({to + channels.begin * tensor.channel_stride_bytes,
+                                tensor.channel_stride_bytes, tensor.stride_bytes[2], work.results,
+                                n_.width, positions_ * n_.width, channels.size(), count, 0, 0,
+                                bias_of(work, pair)});
   }
 
   const ConvShape s_;
