@@ -47,6 +47,11 @@ struct Cpu {
   // Results of so many bytes do not stay in any cache: writing past them spares reading them first.
   // A large last-level cache is shared, so a quarter of it counts.
   std::int64_t stream_bytes() const;
+  // Whether its kernels have stores that go past the caches.
+  bool can_stream() const { return has(Capability::avx2); }
+  // How far ahead of stores memory is asked for: far enough for memory to answer, and no more than
+  // a first-level cache has room for beside what is worked on.
+  std::int64_t announce_bytes() const { return level1_bytes / 16; }
   // Multiplications and additions of vectors of so many bytes that one core begins in a cycle.
   double products_per_cycle(std::int64_t vector_bytes) const;
 };

@@ -101,6 +101,15 @@ void test_caches_of_this_cpu_are_sensible() {
   CHECK(cpu.cores >= 1);
 }
 
+void test_sizes_follow_from_what_a_cpu_is() {
+  const Cpu laptop = described_cpu("avx2", 48 << 10, 1 << 20),
+            other = described_cpu("", 32 << 10, 1 << 20);
+  CHECK_EQUAL(laptop.announce_bytes(), 3072);
+  CHECK_EQUAL(other.announce_bytes(), 2048);
+  CHECK(laptop.can_stream());
+  CHECK(!other.can_stream());  // generic and NEON copy instead
+}
+
 }  // namespace
 }  // namespace backops
 
@@ -110,5 +119,6 @@ int main() {
   test_level_is_limited_by_the_environment();
   test_caches_are_read_from_files();
   test_caches_of_this_cpu_are_sensible();
+  test_sizes_follow_from_what_a_cpu_is();
   return test::finish();
 }

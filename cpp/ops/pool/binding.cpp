@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/announce.h"
 #include "base/cpu.h"
 
 namespace backops {
@@ -76,9 +75,10 @@ PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& source_view,
   const Cpu& cpu = active_cpu();
   // Rows of channels are summed and written in bursts too long for any CPU to absorb.
   const bool helps = lanes || !cpu.absorbs_stores;
-  const bool stream = dense_bytes(plan.legal.target_shape(), plan.problem.ndim,
+  const bool stream = helps && cpu.can_stream() &&
+                      dense_bytes(plan.legal.target_shape(), plan.problem.ndim,
                                   plan.problem.dtype) >= cpu.stream_bytes() &&
-                      helps && can_stream(geometry, target, element_bytes);
+                      can_stream(geometry, target, element_bytes);
   const bool direct = !stream && has_stride(inner_size, inner_stride, element_bytes);
   return {plan,
           geometry,
@@ -90,7 +90,7 @@ PoolBinding bind(const PoolPlan::Impl& plan, const TensorView& source_view,
           needs_packing(plan, geometry, source),
           direct,
           stream,
-          direct && helps ? kBytesAhead : 0};
+          direct && helps ? cpu.announce_bytes() : 0};
 }
 
 }  // namespace backops
