@@ -138,6 +138,9 @@ def test_engine_computes_every_case_it_takes(engine, operator, dtype):
     has_products = backops._native.isa() in PRODUCT_LEVELS
     if engine not in PRODUCT_TYPES or (has_products and dtype in PRODUCT_TYPES[engine]):
         assert taken >= fewest(engine, operator)
+    # Weight products of rows are those of pairs.
+    if engine == "rows" and operator == "conv_backward" and dtype == "bfloat16" and has_products:
+        assert taken >= 20
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

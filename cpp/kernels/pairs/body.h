@@ -114,6 +114,16 @@ void pack_pair_rows(const PackPairRows& args) {
 }
 
 template <class V>
+void pair_numbers(const PairNumbers& args) {
+  const PairNumbers a = args;
+  for_vectors<V>(a.count, [&](auto kind, std::int64_t i, int count) {
+    const V first = load<V>(kind, a.from + i, count);
+    const V second = load<V>(kind, a.from + i + a.step, count);
+    store(kind, PairOps<V>::pair(first, second), a.to + i, count);
+  });
+}
+
+template <class V>
 void join_taps(const JoinTaps& args) {
   const JoinTaps a = args;
   for (std::int64_t j = 0; j < a.pairs; ++j) {
@@ -152,8 +162,13 @@ constexpr PairKernels make_pair_kernels(const char* name, Isa isa, VectorSize si
   conv.to_lanes = to_pairs<V>;
   conv.multiply_positions = multiply_positions<OfPairs>;
   conv.multiply_twins = multiply_twins<OfPairs>;
+  conv.multiply_channels = multiply_rows<OfPairs, LeftPitch<1>, kSumRows<V>, false>;
   conv.multiply_apart = multiply_apart<Pairs<BFloat16>>;
-  return {conv, multiply_to_numbers<Pairs<BFloat16>>, pack_pair_rows<V>, join_taps<V>,
+  return {conv,
+          multiply_to_numbers<Pairs<BFloat16>>,
+          pack_pair_rows<V>,
+          join_taps<V>,
+          pair_numbers<V>,
           PairOps<V>::watch};
 }
 

@@ -43,6 +43,13 @@ struct PackPairRows {
   std::int64_t to_step;
 };
 
+// to[i] = the pair of from[i] and from[i + step], for i < count.
+struct PairNumbers {
+  const BFloat16* from;
+  std::int64_t step, count;
+  float* to;
+};
+
 // Words have two numbers each: word u has numbers 2 * u and 2 * u + 1, at from[u * width + c] for c
 // < width, a multiple of vectors. to[tap * tap_pitch + j * width + c] = the pair of numbers 2 * j *
 // taps + tap and (2 * j + 1) * taps + tap, for j < pairs and tap < taps.
@@ -56,13 +63,14 @@ struct JoinTaps {
 struct PairKernels {
   // As for bfloat16 tensors but for these, which read pairs in the place of sums on both sides:
   // to_lanes brings them, an odd last channel with a zero; multiply_positions and multiply_twins
-  // multiply them. Of multiply_apart the left side is counted in bfloat16 numbers, of which pairs
-  // may begin anywhere. Others are null.
+  // multiply them, and so does multiply_channels. Of multiply_apart the left side is counted in
+  // bfloat16 numbers, of which pairs may begin anywhere. Others are null.
   ConvKernels conv;
   // As multiply_apart, but sums become bfloat16 numbers, in which their steps are counted as well.
   void (*multiply_to_numbers)(const BlockProducts&);
   void (*pack)(const PackPairRows&);
   void (*join)(const JoinTaps&);
+  void (*pair)(const PairNumbers&);
   void (*watch)(const WatchNumbers&);
 };
 

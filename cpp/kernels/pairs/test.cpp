@@ -145,6 +145,16 @@ void test_join(const PairKernels& k, std::int64_t pairs, std::int64_t taps) {
   CHECK_EQUAL(to.back(), kUntouched);
 }
 
+void test_pair(const PairKernels& k, std::int64_t count, std::int64_t step) {
+  const std::vector<Bits> numbers = some_numbers(count + step);
+  std::vector<float> to(at(count + 1), kUntouched);
+  k.pair({reinterpret_cast<const BFloat16*>(numbers.data()), step, count, to.data()});
+  for (std::int64_t i = 0; i < count; ++i) {
+    CHECK_EQUAL(bits_of(to[at(i)]), pair_of(numbers[at(i)], numbers[at(i + step)]));
+  }
+  CHECK_EQUAL(to.back(), kUntouched);
+}
+
 // The largest and the smallest of some numbers, and of no others.
 void test_watch(const PairKernels& k, std::int64_t count) {
   for (std::int64_t place = 0; place < count; ++place) {
@@ -191,7 +201,10 @@ void test_kernels(const PairKernels& k) {
     for (const std::int64_t vectors : {1, 2}) test_pack(k, pairs, vectors);
     for (const std::int64_t taps : {1, 2, 3, 9}) test_join(k, pairs, taps);
   }
-  for (const std::int64_t count : {1, 31, 32, 33, 70}) test_watch(k, count);
+  for (const std::int64_t count : {1, 31, 32, 33, 70}) {
+    test_watch(k, count);
+    for (const std::int64_t step : {1, 3, 40}) test_pair(k, count, step);
+  }
 }
 
 }  // namespace

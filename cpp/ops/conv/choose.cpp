@@ -129,24 +129,41 @@ double folded_cycles(const ConvTask& task, VectorSize size) {
 
 // ---- rows ----
 
-std::string refuse_rows(const ConvTask& task) {
+// Of the channels on the side that is read, those of a window in one row.
+std::string refuse_row_windows(const ConvTask& task, std::int64_t channels) {
   constexpr std::int64_t kMostNumbers = 4096;
   const ConvShape& s = task.shape;
-  if (!s.is_turned || !s.makes_input) return "anything but an output product";
-  if (s.makes_bias) return "bias sums beside it";
   if (s.groups != 1) return "groups: a row has all channels";
   if (s.dilation[2] != 1) return "a dilation along the row: windows are neighbours";
-  if (s.outputs >= width_of(task, VectorSize::full)) return "channels that fill a vector";
-  if (s.kernel[2] > kMostNumbers / s.outputs) return "windows of more than 4096 numbers in a row";
+  if (channels >= width_of(task, VectorSize::full)) return "channels that fill a vector";
+  if (s.kernel[2] > kMostNumbers / channels) return "windows of more than 4096 numbers in a row";
   if (s.stride[2] > std::max<std::int64_t>(16, 2 * s.kernel[2])) return "windows far apart";
   return refusal_of_lists(s);
 }
 
-// Runs of products are as long as a row of a window, not as the channels are many.
+std::string refuse_rows(const ConvTask& task) {
+  const ConvShape& s = task.shape;
+  if (s.makes_weight) {
+    if (s.makes_input) return "two products together";
+    if (row_pairs(task, VectorSize::full) == nullptr) return "weight products but of pairs";
+    return refuse_row_windows(task, s.inputs);
+  }
+  if (!s.is_turned || !s.makes_input) return "an input product that is not turned";
+  if (s.makes_bias) return "bias sums beside it";
+  return refuse_row_windows(task, s.outputs);
+}
+
+// Runs of products are as long as a row of a window, not as the channels are many; those of a
+// weight product are as long as a row of the image.
 double rows_cycles(const ConvTask& task, VectorSize size) {
   constexpr double kLongRuns = 0.9;
+  const ConvShape& s = task.shape;
   const double pairs = row_pairs(task, size) != nullptr ? 2 : 1;
-  return kLongRuns * blocks_cycles(task, size) / pairs;
+  if (!s.makes_weight) return kLongRuns * blocks_cycles(task, size) / pairs;
+  const double vectors = as_double(ceil_divide(s.outputs, width_of(task, size))) *
+                         s.multiplications() / as_double(s.outputs);
+  return cycles_of_vectors(task, vectors / pairs, size, kProductRate) +
+         2 * kCopyCycles * as_double(s.batch) * as_double(s.out_image());
 }
 
 // ---- matrix ----

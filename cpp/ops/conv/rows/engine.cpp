@@ -20,6 +20,7 @@
 #include "ops/conv/copy.h"
 #include "ops/conv/finite.h"
 #include "ops/conv/parts.h"
+#include "ops/conv/rows/weights.h"
 
 namespace backops {
 namespace {
@@ -317,6 +318,7 @@ class RowsEngine : public WatchingEngine {
 }  // namespace
 
 std::unique_ptr<const ConvEngine> make_rows_engine(const ConvTask& task, VectorSize size) {
+  if (task.shape.makes_weight) return make_row_weights(task, size, make_blocks_engine(task, size));
   const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, size);
   const auto made = [](auto engine) -> std::unique_ptr<const ConvEngine> {
     if (!engine->fits()) return nullptr;
