@@ -1,5 +1,6 @@
 // Each engine says which problems it refuses, and what the others would cost: cycles of one core,
-// from the multiplications, those on padding included, and from what has to be moved.
+// from the multiplications, those on padding included, and from what it packs beyond what all
+// engines copy.
 #include "ops/conv/choose.h"
 
 #include <algorithm>
@@ -30,7 +31,6 @@ constexpr double kMostWeights = 1e12;  // far from what 64 bits count
 constexpr double kProductRate = 0.85;
 constexpr double kTapRate = 0.6;  // they load a vector for each multiplication
 constexpr double kPlainCycles = 30;
-constexpr double kCopyCycles = 0.3;  // of each element of a tensor that is copied
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
@@ -162,8 +162,7 @@ double rows_cycles(const ConvTask& task, VectorSize size) {
   if (!s.makes_weight) return kLongRuns * blocks_cycles(task, size) / pairs;
   const double vectors = as_double(ceil_divide(s.outputs, width_of(task, size))) *
                          s.multiplications() / as_double(s.outputs);
-  return cycles_of_vectors(task, vectors / pairs, size, kProductRate) +
-         2 * kCopyCycles * as_double(s.batch) * as_double(s.out_image());
+  return cycles_of_vectors(task, vectors / pairs, size, kProductRate);
 }
 
 // ---- matrix ----
@@ -201,8 +200,7 @@ double matrix_cycles(const ConvTask& task, VectorSize) {
   const double elements = as_double(s.batch) * as_double(packed) * pieces;
   return products * with_zeros(s) * as_double(s.batch * s.windows()) * product_of(s.kernel) *
              channels * pieces * pieces / rate +
-         elements * kPackingCycles +
-         (s.makes_input ? kCopyCycles * as_double(s.batch) * as_double(s.in_image()) : 0);
+         elements * kPackingCycles;
 }
 
 std::unique_ptr<const ConvEngine> make_matrix(const ConvTask& task, VectorSize size) {
@@ -220,11 +218,9 @@ double pairs_cycles(const ConvTask& task, VectorSize size) {
   constexpr double kRunSteps = 0.3;  // that the beginning of a run takes
   ConvTask own = task;
   own.shape = of_pairs(task.shape);
-  const ConvShape& s = task.shape;
   const double steps =
       std::min(as_double(own.shape.group_outputs()), as_double(width_of(task, size)));
-  return blocks_cycles(own, size) * (1 + kRunSteps / steps) +
-         kCopyCycles * as_double(s.batch) * as_double(s.out_image() + s.in_image());
+  return blocks_cycles(own, size) * (1 + kRunSteps / steps);
 }
 
 std::unique_ptr<const ConvEngine> make_pairs(const ConvTask& task, VectorSize size) {
