@@ -1,8 +1,6 @@
-"""How many examples and combinations are tried, and what to do without PyTorch."""
+"""How many examples are tried, and what to do without PyTorch."""
 
-import collections
 import os
-import zlib
 
 import hypothesis
 import pytest
@@ -16,8 +14,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=5000, print_blob=True)
 hypothesis.settings.load_profile("fuzz" if os.environ.get("BACKOPS_FUZZ") == "1" else "default")
-
-MANY_COMBINATIONS = 300
 
 
 def pytest_addoption(parser):
@@ -33,19 +29,6 @@ def pytest_ignore_collect(collection_path, config):
     # These are about nothing else.
     if config.getoption("without_torch") and collection_path == TESTS / "torch":
         return True
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Of tests with hundreds of combinations of the same parameters, `make slow` runs one half.
-
-    Which half does not depend on their order, so that none of a parameter's values is left out.
-    """
-    names = [item.nodeid.partition("[")[0] for item in items]
-    counts = collections.Counter(names)
-    for item, name in zip(items, names, strict=True):
-        if counts[name] > MANY_COMBINATIONS and zlib.crc32(item.nodeid.encode()) % 2:
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -60,6 +60,8 @@ CANN_PROGRAMS[ROOT / "tests" / "c" / "acl_stress.cpp"] = [16, 20]
 # started by a test would not be sanitized.
 WITHOUT = "not pytorch and not torch and not jax and not sparse and not device and not allocates"
 WITHOUT += " and not next_synchronisation and not absurdly and not page_ends"
+# About values: the same code runs on the same memory in the tests beside them.
+WITHOUT += " and not very_different_size and not every_position_of"
 # The slow engines: the C++ tests of plans run them, too.
 WITHOUT += " and not (engine_computes and (plain or matrix))"
 

@@ -14,8 +14,7 @@ import backops.plan
 from tests.support.conv_cases import OPERATORS, ConvCase, load_conv_cases, make_arrays
 from tests.support.conv_compare import assert_close
 from tests.support.floats import DTYPES
-from tests.support.isa import LEVELS
-from tests.support.processes import run_python
+from tests.support.isa import LEVELS, call_on
 
 ENGINES = [name for name, _ in backops._native.conv_engines()]
 GUARD = 32 << 10
@@ -89,7 +88,7 @@ def run_guarded(case: ConvCase, dtype: str, offset: int):
     repeat = f"{case!r} {dtype} on {plan.kernel}"
     for name, (whole, inner) in zip(("workspace", *case.result_names), memory, strict=True):
         assert_untouched(whole, inner, f"{name} of {repeat}")
-    return plan.kernel, arrays, results
+    return plan.kernel, results
 
 
 def multiplications(case: ConvCase) -> float:
@@ -99,22 +98,27 @@ def multiplications(case: ConvCase) -> float:
 def assert_alike(got, other, names, what: str) -> None:
     """Fails unless two engines agree as sums in another order do."""
     limits = {"bfloat16": 2**-7, "float16": 2**-9}
-    for name, one, two in zip(names, got[2], other[2], strict=True):
+    for name, one, two in zip(names, got[1], other[1], strict=True):
         limit = limits.get(one.dtype.name, 1e-4)
         one, two = one.astype(np.float64), two.astype(np.float64)
         error = np.abs(one - two).max(initial=0) / np.abs(two).max(initial=1e-3)
         assert error <= limit, f"{name} of {what}: {error:.2g} between {got[0]} and {other[0]}"
 
 
-def check_engines(operator: str, count: int, seed: int) -> None:
-    """Runs the known and `count` random problems on every engine; prints how often each ran."""
+def problems(operator: str, count: int, seed: int):
+    """The known and `count` random problems: each with a dtype and an offset."""
     random = np.random.default_rng(seed)
     cases = [*KNOWN, *(random_case(random) for _ in range(count))]
-    cases = [case.read_as(operator) for case in cases]
-    ran = dict.fromkeys(ENGINES, 0)
     for number, case in enumerate(cases):
         dtype = str(random.choice(list(DTYPES))) if number >= len(KNOWN) else "float32"
-        offset = int(random.integers(0, 64))
+        yield case.read_as(operator), dtype, int(random.integers(0, 64))
+
+
+def run_on_every_engine(operator: str, count: int, seed: int):
+    """Runs the problems on every engine. How often each ran; kernels and results of the first."""
+    ran = dict.fromkeys(ENGINES, 0)
+    first_results = []
+    for case, dtype, offset in problems(operator, count, seed):
         first = None
         for engine in ENGINES:
             if engine == "plain" and multiplications(case) > 3e5:
@@ -126,28 +130,36 @@ def check_engines(operator: str, count: int, seed: int) -> None:
             ran[engine] += 1
             if first is None:
                 first = got
-                repeat = f"seed {seed}, {case!r}, {got[0]}"
-                assert_close(got[2], case, got[1], repeat=repeat)
             else:
                 assert_alike(got, first, case.result_names, f"{case!r} {dtype}")
-    print(*(f"{engine}={times}" for engine, times in ran.items()))
+        first_results.append(first)
+    return ran, first_results
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("level", LEVELS)
-def test_generated_plans_keep_to_their_memory_on_every_engine(level, operator):
+def test_generated_plans_keep_to_their_memory_on_every_engine(operator):
     fuzz = os.environ.get("BACKOPS_FUZZ") == "1"
     # Each operator has problems of its own.
     seed = int.from_bytes(os.urandom(4), "little") if fuzz else 1 + OPERATORS.index(operator)
-    call = f"check_engines('{operator}', {400 if fuzz else 90}, {seed})"
-    code = f"from tests.conv.test_guards import check_engines; {call}"
-    printed = run_python(code, BACKOPS_ISA=level).stdout
-    ran = dict(word.split("=") for word in printed.split())
-    for engine in ("lanes", "blocks", "folded", "plain"):
-        # Folds of outputs want few of them and no strides, which is rare.
-        fewest = {("folded", "conv"): 1, ("folded", "conv_transpose_backward"): 0}
-        least = fewest.get((engine, operator), 5)
-        assert int(ran[engine]) >= least, f"{engine} took too few problems: {printed}"
+    asked = operator, 400 if fuzz else 90, seed
+    levels = {
+        level: call_on(level, "tests.conv.test_guards", "run_on_every_engine", *asked)
+        for level in LEVELS
+    }
+    for level, (ran, _) in levels.items():
+        for engine in ("lanes", "blocks", "folded", "plain"):
+            # Folds of outputs want few of them and no strides, which is rare.
+            fewest = {("folded", "conv"): 1, ("folded", "conv_transpose_backward"): 0}
+            least = fewest.get((engine, operator), 5)
+            assert ran[engine] >= least, f"{engine} took too few problems on {level}: {ran}"
+    # One reference serves all instruction sets.
+    for number, (case, dtype, _) in enumerate(problems(*asked)):
+        arrays = make_arrays(case, dtype)
+        for level, (_, first_results) in levels.items():
+            if first_results[number] is not None:
+                kernel, results = first_results[number]
+                repeat = f"BACKOPS_ISA={level}, seed {seed}, {case!r}, {kernel}"
+                assert_close(results, case, arrays, repeat=repeat)
 
 
 def test_guard_catches_a_byte_on_either_side():

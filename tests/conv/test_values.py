@@ -24,12 +24,11 @@ from tests.support.conv_cases import (
     readings,
     readings_in_turn,
 )
-from tests.support.conv_compare import assert_close, assert_exact, check
+from tests.support.conv_compare import assert_close, assert_exact, check, repeat_line
 from tests.support.conv_definitions import torch_results
 from tests.support.floats import DTYPES, same_bits, with_special_values
-from tests.support.isa import LEVELS
+from tests.support.isa import LEVELS, call_on
 from tests.support.layouts import READ_LAYOUTS, in_layout
-from tests.support.processes import run_python
 
 READINGS = readings_in_turn([*CASES, *TRANSPOSED_CASES])
 FORWARD, BACKWARD = ("conv", "conv_transpose"), ("conv_backward", "conv_transpose_backward")
@@ -44,16 +43,16 @@ seeds = st.integers(0, 2**32 - 1)
 # Against the reference
 
 
-@every_dtype
 @every_case
-def test_case_agrees_with_reference(case, dtype):
-    check(case, dtype)
+def test_case_agrees_with_reference(case):
+    for dtype in DTYPES:
+        check(case, dtype)
 
 
-@every_dtype
 @pytest.mark.parametrize("case", READINGS[::3], ids=reading_id)
-def test_values_of_very_different_size_agree_with_reference(case, dtype):
-    check(case, dtype, kind="wide", seed=1)
+def test_values_of_very_different_size_agree_with_reference(case):
+    for dtype in DTYPES:
+        check(case, dtype, kind="wide", seed=1)
 
 
 @given(
@@ -70,19 +69,15 @@ def test_generated_case_agrees_with_reference(case, dtype, seed, kind, layout):
 every_large_case = pytest.mark.parametrize("case", readings(LARGE_CASES), ids=reading_id)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @every_large_case
-def test_large_case_agrees_with_reference(case, dtype):
-    check(case, dtype)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("case", [*READINGS, *readings(LARGE_CASES)], ids=reading_id)
-def test_what_is_left_in_a_workspace_does_not_matter(case, dtype):
-    arrays = make_arrays(case, dtype)
-    plan = case.plan(backops.plan, dtype=dtype)
-    full_of_nan = np.full(plan.workspace_size, 255, np.uint8)
-    assert_close(case.run(plan, *arrays, workspace=full_of_nan), case, arrays)
+def test_large_case_agrees_with_reference(case):
+    for dtype in ["float32", "bfloat16", "float16"]:
+        results = check(case, dtype)
+        # And what is left in a workspace does not matter. (Of other cases, see the tests of plans.)
+        plan = case.plan(backops.plan, dtype=dtype)
+        full_of_nan = np.full(plan.workspace_size, 255, np.uint8)
+        again = case.run(plan, *make_arrays(case, dtype), workspace=full_of_nan)
+        assert all(map(same_bits, again, results))
 
 
 # Against PyTorch, which computes in float64 on the same values
@@ -94,10 +89,10 @@ def check_against_torch(case, dtype, seed=0):
     assert_close(case.call(backops, *arrays), case, arrays, expected=expected)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @every_case
-def test_case_agrees_with_pytorch(case, dtype):
-    check_against_torch(case, dtype)
+def test_case_agrees_with_pytorch(case):
+    for dtype in ["float32", "float64"]:
+        check_against_torch(case, dtype)
 
 
 @given(conv_readings(), st.sampled_from(["float32", "float64"]), seeds)
@@ -108,18 +103,18 @@ def test_generated_case_agrees_with_pytorch(case, dtype, seed):
 # Values known exactly
 
 
-@every_dtype
 @every_case
-def test_whole_numbers_are_added_exactly_and_rounded_once(case, dtype):
-    arrays = make_arrays(case, dtype, kind="integer")
-    assert_exact(case.call(backops, *arrays), case, arrays)
+def test_whole_numbers_are_added_exactly_and_rounded_once(case):
+    for dtype in DTYPES:
+        arrays = make_arrays(case, dtype, kind="integer")
+        assert_exact(case.call(backops, *arrays), case, arrays)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @every_large_case
-def test_many_whole_numbers_are_added_exactly_and_rounded_once(case, dtype):
-    arrays = make_arrays(case, dtype, kind="integer")
-    assert_exact(case.call(backops, *arrays), case, arrays)
+def test_many_whole_numbers_are_added_exactly_and_rounded_once(case):
+    for dtype in ["float32", "bfloat16", "float16"]:
+        arrays = make_arrays(case, dtype, kind="integer")
+        assert_exact(case.call(backops, *arrays), case, arrays)
 
 
 def test_hand_computed_gradients():
@@ -167,12 +162,12 @@ def check_adjoint(case, dtype):
         assert np.array_equal(grad_weight, of_weight)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "case", [*CASES, *TRANSPOSED_CASES, *LARGE_CASES], ids=lambda case: case.name
 )
-def test_operators_are_parts_of_one_map(case, dtype):
-    check_adjoint(case, dtype)
+def test_operators_are_parts_of_one_map(case):
+    for dtype in ["float32", "float64"]:
+        check_adjoint(case, dtype)
 
 
 @given(conv_readings(("conv_transpose",)), st.sampled_from(["float32", "float64"]))
@@ -183,16 +178,16 @@ def test_generated_operators_are_parts_of_one_map(case, dtype):
 # The bias
 
 
-@every_dtype
 @pytest.mark.parametrize("case", readings(CASES[::5], FORWARD), ids=reading_id)
-def test_no_bias_is_one_of_zeros(case, dtype):
-    input, weight, bias = make_arrays(case, dtype)
-    (without,) = case.call(backops, input, weight)
-    assert same_bits(case.call(backops, input, weight, None)[0], without)
-    assert same_bits(case.call(backops, input, weight, bias=None)[0], without)
-    (zeros,) = case.call(backops, input, weight, np.zeros_like(bias))
-    assert np.array_equal(zeros, without)
-    assert_close((without,), case, (input, weight))
+def test_no_bias_is_one_of_zeros(case):
+    for dtype in DTYPES:
+        input, weight, bias = make_arrays(case, dtype)
+        (without,) = case.call(backops, input, weight)
+        assert same_bits(case.call(backops, input, weight, None)[0], without)
+        assert same_bits(case.call(backops, input, weight, bias=None)[0], without)
+        (zeros,) = case.call(backops, input, weight, np.zeros_like(bias))
+        assert np.array_equal(zeros, without)
+        assert_close((without,), case, (input, weight))
 
 
 @every_dtype
@@ -432,41 +427,40 @@ def is_nan(array):
     return np.isnan(array.astype(np.float64))
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-@every_dtype
 @pytest.mark.parametrize("name", SPECIAL_CASES)
 @both_backward
-def test_special_values_of_grad_output_reach_exactly_their_windows(operator, name, dtype, layout):
-    case = find_conv_case(name).read_as(operator)
-    grad_output, input, weight = make_arrays(case, dtype)
-    arrays = (with_special_values(grad_output), input, weight)
-    placed = [in_layout(array, case, layout) for array in arrays]
-    mask = (True, False, True)
-    results = case.call(backops, *placed, output_mask=mask)
-    assert_close(results, case, arrays, output_mask=mask)
-    assert is_nan(results[0]).any()
-    assert (
-        not is_nan(results[0]).all() or operator != "conv_backward" or name.startswith("channels")
-    )
+def test_special_values_of_grad_output_reach_exactly_their_windows(operator, name):
+    for dtype, layout in itertools.product(DTYPES, ["contiguous", "channels_last"]):
+        case = find_conv_case(name).read_as(operator)
+        grad_output, input, weight = make_arrays(case, dtype)
+        arrays = (with_special_values(grad_output), input, weight)
+        placed = [in_layout(array, case, layout) for array in arrays]
+        mask = (True, False, True)
+        results = case.call(backops, *placed, output_mask=mask)
+        assert_close(results, case, arrays, output_mask=mask)
+        assert is_nan(results[0]).any()
+        assert (
+            not is_nan(results[0]).all()
+            or operator != "conv_backward"
+            or name.startswith("channels")
+        )
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-@every_dtype
 @pytest.mark.parametrize("which", ["input", "weight"])
 @pytest.mark.parametrize("name", SPECIAL_CASES)
 @both_forward
-def test_special_values_reach_what_they_are_multiplied_with(operator, name, which, dtype, layout):
-    # An infinity meets no zeros of padding, nor those between inputs that a stride sets apart.
-    case = find_conv_case(name).read_as(operator)
-    arrays = list(make_arrays(case, dtype))
-    index = list(case.operand_shapes).index(which)
-    arrays[index] = with_special_values(arrays[index])
-    placed = [in_layout(array, case, layout) for array in arrays]
-    assert_close(case.call(backops, *placed), case, arrays)
+def test_special_values_reach_what_they_are_multiplied_with(operator, name, which):
+    for dtype, layout in itertools.product(DTYPES, ["contiguous", "channels_last"]):
+        # An infinity meets no zeros of padding, nor those between inputs that a stride sets apart.
+        case = find_conv_case(name).read_as(operator)
+        arrays = list(make_arrays(case, dtype))
+        index = list(case.operand_shapes).index(which)
+        arrays[index] = with_special_values(arrays[index])
+        placed = [in_layout(array, case, layout) for array in arrays]
+        assert_close(case.call(backops, *placed), case, arrays)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@every_dtype
 @pytest.mark.parametrize(
     "name",
     [
@@ -483,47 +477,48 @@ def test_special_values_reach_what_they_are_multiplied_with(operator, name, whic
     ],
 )
 @both_forward
-def test_one_special_weight_makes_no_nan_from_padding(operator, name, dtype, value):
-    case = find_conv_case(name).read_as(operator)
-    input, weight, bias = make_arrays(case, dtype)
-    input, weight = np.ones_like(input), np.ones_like(weight)
-    # The corner of a kernel, which the padding is furthest from.
-    weight.reshape(-1)[0] = value
-    (result,) = case.call(backops, input, weight, bias)
-    (expected,) = case.call(reference, input, weight, bias)
-    assert_close((result,), case, (input, weight, bias), expected=(expected,))
-    assert np.isfinite(expected).any()
+def test_one_special_weight_makes_no_nan_from_padding(operator, name, value):
+    for dtype in DTYPES:
+        case = find_conv_case(name).read_as(operator)
+        input, weight, bias = make_arrays(case, dtype)
+        input, weight = np.ones_like(input), np.ones_like(weight)
+        # The corner of a kernel, which the padding is furthest from.
+        weight.reshape(-1)[0] = value
+        (result,) = case.call(backops, input, weight, bias)
+        (expected,) = case.call(reference, input, weight, bias)
+        assert_close((result,), case, (input, weight, bias), expected=(expected,))
+        assert np.isfinite(expected).any()
 
 
-@every_dtype
 @pytest.mark.parametrize("name", SPECIAL_CASES)
-def test_nan_of_grad_output_reaches_the_kernels_of_its_channel_only(name, dtype):
-    case = find_conv_case(name)
-    grad_output, input, weight = make_arrays(case, dtype)
-    channel = case.weight_shape[0] // 2
-    grad_output.reshape(-1, *case.output_shape[-case.rank - 1 :])[0, channel].flat[0] = np.nan
-    mask = (False, True, False)
-    arrays = (grad_output, input, weight)
-    _, got, _ = case.backward(backops, *arrays, output_mask=mask)
-    _, expected, _ = case.backward(reference, *arrays, output_mask=mask)
-    assert np.array_equal(is_nan(got[channel]), is_nan(expected[channel]))
-    assert not is_nan(np.delete(got, channel, axis=0)).any()
+def test_nan_of_grad_output_reaches_the_kernels_of_its_channel_only(name):
+    for dtype in DTYPES:
+        case = find_conv_case(name)
+        grad_output, input, weight = make_arrays(case, dtype)
+        channel = case.weight_shape[0] // 2
+        grad_output.reshape(-1, *case.output_shape[-case.rank - 1 :])[0, channel].flat[0] = np.nan
+        mask = (False, True, False)
+        arrays = (grad_output, input, weight)
+        _, got, _ = case.backward(backops, *arrays, output_mask=mask)
+        _, expected, _ = case.backward(reference, *arrays, output_mask=mask)
+        assert np.array_equal(is_nan(got[channel]), is_nan(expected[channel]))
+        assert not is_nan(np.delete(got, channel, axis=0)).any()
 
 
-@every_dtype
 @pytest.mark.parametrize("which", ["input", "weight"])
 @pytest.mark.parametrize("name", SPECIAL_CASES)
 @both_backward
 def test_special_values_of_input_and_weight_reach_what_they_are_multiplied_with(
-    operator, name, which, dtype
+    operator, name, which
 ):
-    case = find_conv_case(name).read_as(operator)
-    grad_output, input, weight = make_arrays(case, dtype)
-    if which == "input":
-        arrays = (grad_output, with_special_values(input), weight)
-    else:
-        arrays = (grad_output, input, with_special_values(weight))
-    assert_close(case.call(backops, *arrays), case, arrays)
+    for dtype in DTYPES:
+        case = find_conv_case(name).read_as(operator)
+        grad_output, input, weight = make_arrays(case, dtype)
+        if which == "input":
+            arrays = (grad_output, with_special_values(input), weight)
+        else:
+            arrays = (grad_output, input, with_special_values(weight))
+        assert_close(case.call(backops, *arrays), case, arrays)
 
 
 def channel_axes(case):
@@ -611,27 +606,36 @@ def test_empty_batch_gives_an_empty_result(operator, dtype):
 # Instruction sets
 
 
-def check_cases_and_print_kernels(operator) -> None:
-    """Compares every case with the reference and prints what ran, one line for each."""
-    for case, dtype in itertools.product(readings(CASES, (operator,)), DTYPES):
-        check(case, dtype)
-        print(case.name, dtype, case.plan(backops.plan, dtype=dtype).kernel)
+def kernels_and_results(operator) -> dict:
+    """What runs every case in every dtype, and what it gives."""
+    return {
+        (case, dtype): (
+            case.plan(backops.plan, dtype=dtype).kernel,
+            case.call(backops, *make_arrays(case, dtype)),
+        )
+        for case, dtype in itertools.product(readings(CASES, (operator,)), DTYPES)
+    }
+
+
+BEYOND = {
+    "generic": ("avx", "amx", "neon"),
+    "avx2": ("avx512", "amx"),
+    "avx512": ("avx512_bf16", "amx"),
+    "avx512_bf16": ("amx",),
+}
 
 
 @every_operator
-@pytest.mark.parametrize("level", LEVELS)
-def test_every_instruction_set_agrees_with_reference(level, operator):
-    code = (
-        "from tests.conv.test_values import check_cases_and_print_kernels as check; "
-        f"check('{operator}')"
-    )
-    kernels = run_python(code, BACKOPS_ISA=level).stdout.splitlines()
-    assert len(kernels) == len(CASES) * len(DTYPES)
-    beyond = {
-        "generic": ("avx", "amx", "neon"),
-        "avx2": ("avx512", "amx"),
-        "avx512": ("avx512_bf16", "amx"),
-        "avx512_bf16": ("amx",),
+def test_every_instruction_set_agrees_with_reference(operator):
+    levels = {
+        level: call_on(level, "tests.conv.test_values", "kernels_and_results", operator)
+        for level in LEVELS
     }
-    for name in beyond.get(level, ()):
-        assert not [line for line in kernels if name in line]
+    # One reference serves all of them.
+    for case, dtype in itertools.product(readings(CASES, (operator,)), DTYPES):
+        arrays = make_arrays(case, dtype)
+        for level, computed in levels.items():
+            kernel, results = computed[case, dtype]
+            assert not [name for name in BEYOND.get(level, ()) if name in kernel], kernel
+            repeat = repeat_line(case, dtype, settings=f"BACKOPS_ISA={level} ")
+            assert_close(results, case, arrays, repeat=repeat)

@@ -29,10 +29,10 @@ CASES = both_ways(load_cases())
 FIXED = [case for case in CASES if not case.adaptive]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case_agrees_with_reference(case, dtype):
-    check(case, dtype)
+def test_case_agrees_with_reference(case):
+    for dtype in DTYPES:
+        check(case, dtype)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -326,7 +326,7 @@ def test_long_windows_at_borders_divide_by_their_own_sizes(channels, layout):
     for kernel in (7, 9, 20):
         window = f"k={kernel} s=1 p={kernel // 2} exclude_pad"
         check(f"forward avg2d in=2x{channels}x30x31 {window}", layout=layout)
-        check(f"forward avg3d in=1x{channels}x21x20x22 {window}", layout=layout)
+        check(f"forward avg3d in=1x{channels}x12x11x22 {window}", layout=layout)
 
 
 @pytest.mark.parametrize(
@@ -403,24 +403,24 @@ SPECIAL_CASES = [
 ]
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "reversed"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [*SPECIAL_CASES, *(f"forward_{name}" for name in SPECIAL_CASES)])
-def test_nan_and_infinity_reach_exactly_their_windows(name, dtype, layout):
-    case = find_case(name)
-    source = make_source(case, dtype)
-    flat = source.reshape(-1)
-    # Far apart and close together, so that opposite infinities meet in some cases.
-    for place, value in zip(
-        np.linspace(0, flat.size - 1, 5).astype(int),
-        [np.nan, np.inf, -np.inf, np.nan, np.inf],
-        strict=True,
-    ):
-        flat[place] = value
-    flat[flat.size // 3 : flat.size // 3 + 2] = [np.inf, -np.inf]
-    result = case.run(backops, in_layout(source, case, layout))
-    assert_close(result, case, source)
-    assert np.isnan(result.astype(np.float64)).any()
+def test_nan_and_infinity_reach_exactly_their_windows(name, dtype):
+    for layout in ["contiguous", "channels_last", "reversed"]:
+        case = find_case(name)
+        source = make_source(case, dtype)
+        flat = source.reshape(-1)
+        # Far apart and close together, so that opposite infinities meet in some cases.
+        for place, value in zip(
+            np.linspace(0, flat.size - 1, 5).astype(int),
+            [np.nan, np.inf, -np.inf, np.nan, np.inf],
+            strict=True,
+        ):
+            flat[place] = value
+        flat[flat.size // 3 : flat.size // 3 + 2] = [np.inf, -np.inf]
+        result = case.run(backops, in_layout(source, case, layout))
+        assert_close(result, case, source)
+        assert np.isnan(result.astype(np.float64)).any()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

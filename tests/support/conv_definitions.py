@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-
 from .cases import per_axis
 
 
 def torch_results(case, *arrays):
     """PyTorch's results, whose operators know only batches and one number per axis."""
+    import torch
+
     tensors = [torch.from_numpy(array) for array in arrays]
     if not case.batched:
         activations = 2 if case.is_backward else 1
