@@ -105,31 +105,55 @@ def copy(block):
     return block + 1
 
 
+def halves(client, shape, cut):
+    """An operand whose first half of chunks lies on one worker, the second on the other."""
+    one, other = sorted(client.scheduler_info()["workers"])
+    counts = [-(n // -c) for n, c in zip(shape, cut, strict=True)]
+    middle = math.prod(counts) // 2
+
+    def place(key):
+        return [one if np.ravel_multi_index(key[1:], counts) < middle else other]
+
+    with dask.annotate(workers=place):
+        y = random(shape, cut)
+    y = client.persist(y, optimize_graph=False)
+    distributed.wait(y)
+    return y
+
+
 def workers(arguments):
-    shape, cut = (1, 16, 256, 256, 256), (1, 16, 64, 128, 128)
-    problems = [("pool k3 s1", pool), ("conv 3x3x3", convolution)]
+    shape, space, channels = (1, 16, 256, 256, 256), (1, 16, 64, 128, 128), (1, 1, 256, 256, 256)
+    problems = [
+        ("pool k3 s1, space cut", pool, space),
+        ("conv 3x3x3, space cut", convolution, space),
+        ("pool k3 s1, channels cut", pool, channels),
+    ]
+    problems = [each for each in problems if each[0].startswith(arguments.operator or "")]
     threads = {}
     with dask.config.set(scheduler="threads", num_workers=2):
-        y = random(shape, cut).persist()
-        for name, run in problems:
-            threads[name] = best(lambda turn, run=run: run(backops.dask, y, turn).persist())
-        del y
+        for name, run, cut in problems:
+            y = random(shape, cut).persist()
+            threads[name] = best(lambda turn, run=run, y=y: run(backops.dask, y, turn).persist(), 6)
+            del y
     measured = {}
-    with cluster(2):
+    with cluster(2) as client:
         overhead = best(lambda turn: done(da.full(1000, turn, chunks=1).map_blocks(copy))) / 1000
-        y = done(random(shape, cut))
-        for name, run in problems:
-            measured[name] = best(lambda turn, run=run: done(run(backops.dask, y, turn)))
+        for name, run, cut in problems:
+            y = halves(client, shape, cut)
+            measured[name] = best(lambda turn, run=run, y=y: done(run(backops.dask, y, turn)), 6)
+            del y
     print(f"{overhead * 1e3:.2f} ms of scheduling per task")
     machine = backops.dask.Machine(seconds_per_task=overhead, is_scheduler_apart=False)
-    for name, run in problems:
-        lazy_y = random(shape, cut)
-        one = backops.dask.estimate(run, backops.dask, lazy_y, machine=machine, workers=2)
+    for name, run, cut in problems:
+        one = backops.dask.estimate(
+            run, backops.dask, random(shape, cut), machine=machine, workers=2
+        )
         # One thread takes what two did, twice: the model predicts the rest.
         print(
-            f"{name}, {math.prod(shape) * 4 / 2**30:.0f} GB: two threads {threads[name]:.2f} s, "
-            f"two workers {measured[name]:.2f} s ({threads[name] / measured[name]:.2f} of their "
-            f"rate); predicted {one.seconds_from(threads[name] * 2):.2f} s"
+            f"{name}, {math.prod(shape) * 4 / 2**30:.0f} GB, {one.tasks} tasks: "
+            f"two threads {threads[name]:.2f} s, two workers {measured[name]:.2f} s "
+            f"({threads[name] / measured[name]:.2f} of their rate); "
+            f"predicted {one.seconds_from(threads[name] * 2):.2f} s"
         )
 
 
@@ -150,7 +174,7 @@ def peak():
 def large(arguments):
     elements = arguments.gigabytes * 1e9 / 4 / 4
     side = math.ceil(elements ** (1 / 3) / 16) * 16
-    run = {"pool": pool_strided, "conv": convolution}[arguments.operator]
+    run = {"pool": pool_strided, "conv": convolution}[arguments.operator or "pool"]
     if run is pool_strided:
         side //= 2
     cut = arguments.chunk // 2 if run is pool_strided else arguments.chunk
@@ -165,7 +189,7 @@ def large(arguments):
         most = max(client.run(peak).values())
         same = pids == set(client.run(lambda: __import__("os").getpid()).values())
     print(
-        f"\n{arguments.operator}: gradient of {lazy.nbytes / 1e9:.1f} GB in {lazy.npartitions} "
+        f"\n{run.__name__}: gradient of {lazy.nbytes / 1e9:.1f} GB in {lazy.npartitions} "
         f"chunks, two workers of {arguments.memory_limit}: {seconds:.0f} s, at most {most:.2f} GiB "
         f"per worker, {'none' if same else 'some'} restarted"
     )
@@ -191,7 +215,7 @@ def model(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["chunks", "workers", "large", "model"])
-    parser.add_argument("--operator", choices=["pool", "conv"], default="pool")
+    parser.add_argument("--operator", choices=["pool", "conv"])
     parser.add_argument("--gigabytes", type=float, default=20)
     parser.add_argument("--memory-limit", default="1GB")
     parser.add_argument("--chunk", type=int, default=128, help="of the result, along each axis")

@@ -1,9 +1,12 @@
 """What tasks hold and what travels between them."""
 
+import itertools
+
 import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.callbacks import Callback
 
 import backops.dask
 from backops.dask import _tasks
@@ -45,6 +48,63 @@ def test_borders_of_convolutions_are_as_wide_as_taps_reach():
     assert not cuts(grad_bias)
 
 
+CUBES = {
+    "pool": lambda g: backops.dask.avg_pool3d_backward(g, g.shape, 3, 1, 1),
+    "forward": lambda g: backops.dask.avg_pool3d(g, 3, 1, 1),
+    "conv": lambda g: backops.dask.conv(g, np.zeros((2, 2, 3, 3, 3), "f4"), padding=1),
+    "grad_weight": lambda g: backops.dask.conv_backward(
+        g, g, np.zeros((2, 2, 3, 3, 3), "f4"), padding=1
+    )[1],
+}
+
+
+@pytest.mark.parametrize("call", CUBES.values(), ids=CUBES)
+def test_a_chunk_in_the_middle_has_six_borders(call):
+    """Two along each axis, which bring edges and corners, instead of one from each neighbour."""
+    grad = da.zeros((1, 2, 24, 24, 24), chunks=(1, 2, 8, 8, 8), dtype="float32")
+    result = call(grad)
+    assert len(cuts(result)) == 3 * 2 * 2 * 9
+    dependencies = dict(result.__dask_graph__().get_all_dependencies())
+    borders = [
+        [key for key in needed if key[0].startswith("backops-cut")]
+        for key, needed in dependencies.items()
+        if not key[0].startswith("backops-cut") and (grad.name, 0, 0, 1, 1, 1) in needed
+    ]
+    assert [len(keys) for keys in borders] == [6]
+
+
+@pytest.mark.parametrize("call", CUBES.values(), ids=CUBES)
+@pytest.mark.parametrize("chunks", [(8, 8, 8), ((10, 3, 11), (2, 22), (9, 9, 6)), (24, 7, 24)])
+def test_only_borders_travel(call, chunks):
+    """No task needs more than one whole chunk, and borders are all that is not in it."""
+    grad = da.ones((1, 2, 24, 24, 24), chunks=(1, 2, *chunks), dtype="float32")
+    result = call(grad)
+    for key, needed in result.__dask_graph__().get_all_dependencies().items():
+        assert key[0] == grad.name or sum(other[0] == grad.name for other in needed) <= 1
+    made = {}
+    with (
+        Made(made),
+        dask.config.set({"scheduler": "synchronous", "optimization.fuse.active": False}),
+    ):
+        result.compute()
+    moved = sum(made[key].nbytes for key in cuts(result))
+    wanted = 1
+    for sizes in grad.chunks[2:]:
+        ends = np.cumsum([0, *sizes])
+        wanted *= sum(min(24, e + 1) - max(0, b - 1) for b, e in itertools.pairwise(ends))
+    assert moved == (wanted - 24**3) * 2 * 4
+
+
+class Made(Callback):
+    """What each task made."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def _posttask(self, key, result, dsk, state, worker_id):
+        self.made[key] = result
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -77,7 +137,7 @@ def test_no_task_holds_more_than_its_chunk_and_a_border(call, monkeypatch):
 
 def test_small_cuts_do_not_keep_their_chunk():
     chunk = np.zeros((10, 10))
-    assert _tasks.cut(chunk, (slice(0, 2), slice(None))).base is None
+    assert _tasks.cut((slice(0, 2), slice(None)), chunk).base is None
 
 
 def test_gradient_of_input_has_the_chunks_of_input():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backops.dask
-from backops.dask import _pool, _tasks
+from backops.dask import _pool_steps, _tasks
 from tests.support import conv_compare, pool_compare
 from tests.support.conv_cases import MASKS, make_arrays, parse_conv_case
 from tests.support.dask_cases import Cuts, adaptive_cases, conv_cases, fixed_cases
@@ -70,18 +70,18 @@ def test_generated_nan_and_infinity_reach_exactly_their_windows(case, dtype, see
 def test_generated_blocks_that_are_pooled_as_they_lie(case, dtype, seed):
     """As in large chunks: the largest block alone, then strips that other blocks reach."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_pool, "LEAST_BYTES", 0)
-        patch.setattr(_pool, "LEAST_MAIN", 0.2)
-        patch.setattr(_pool, "MOST_STRIPS", 0.9)
+        patch.setattr(_pool_steps, "LEAST_BYTES", 0)
+        patch.setattr(_pool_steps, "LEAST_MAIN", 0.2)
+        patch.setattr(_pool_steps, "MOST_STRIPS", 0.9)
         check_pool(case, dtype, seed)
 
 
 def test_large_chunks_are_pooled_as_they_lie(monkeypatch):
     """What is put together beside them is small."""
     made = []
-    array = _tasks._scratch.array
+    array = _tasks.scratch.array
     monkeypatch.setattr(
-        _tasks._scratch, "array", lambda *more: made.append(array(*more)) or made[-1]
+        _tasks.scratch, "array", lambda *more: made.append(array(*more)) or made[-1]
     )
     y = da.random.default_rng(0).random((1, 2, 128, 128, 128), chunks=64, dtype=np.float32)
     lazy = backops.dask.avg_pool3d_backward(y, y.shape, 3, 1, 1)

@@ -91,16 +91,17 @@ class FixedAxis:
     def free(self, outputs: Range, inputs: Range) -> Part:
         """A part whose divisors are given otherwise; its inputs are near `inputs`, if possible.
 
-        Padding cuts the ends of the outer windows off, on both sides alike.
+        Padding cuts the ends of the outer windows off, on both sides alike; what it takes too much
+        behind is given back, up to a stride.
         """
         if outputs == (0, self.outputs) and inputs == (0, self.length):
             return self.whole()
         begin, end = self.reach(outputs)
-        padding = max(0, min(inputs[0] - begin, end - inputs[1], self.kernel // 2))
+        # Inputs behind the last window, as long as they make room for no further one.
+        room = 0 if self.ceil_mode else self.stride - 1
+        padding = max(0, min(inputs[0] - begin, end + room - inputs[1], self.kernel // 2))
         end -= padding
-        if not self.ceil_mode:
-            # Inputs behind the last window, as long as they make room for no further one.
-            end += max(0, min(inputs[1] - end, self.stride - 1))
+        end += max(0, min(inputs[1] - end, room))
         return Part(outputs, (begin + padding, end), padding)
 
     def true(self, outputs: Range) -> Part:
@@ -206,9 +207,10 @@ class TapAxis:
         if outputs[0] == outputs[1]:
             return None
         begin, end = self.reach(outputs)
-        padding = max(0, min(inputs[0] - begin, end - inputs[1]))
+        room = self.stride - 1
+        padding = max(0, min(inputs[0] - begin, end + room - inputs[1]))
         end -= padding
-        end += max(0, min(inputs[1] - end, self.stride - 1))
+        end += max(0, min(inputs[1] - end, room))
         return Part(outputs, (begin + padding, end), padding)
 
 

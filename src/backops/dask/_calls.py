@@ -15,7 +15,7 @@ from backops.dask._arrays import no_memory, stand_in
 from backops.dask._axes import TapAxis
 from backops.dask._conv_tasks import Product
 from backops.dask._graph import Chunks, Graph
-from backops.dask._pool_tasks import Windows
+from backops.dask._pool_tasks import Pooling, Windows
 
 PoolParameters: TypeAlias = tuple[Any, Any, Any, Any, Any, Any]
 """kernel_size, stride, padding, ceil_mode, count_include_pad and divisor_override."""
@@ -89,7 +89,7 @@ def _fixed(
     parameters: PoolParameters,
     precision: str,
     dtype: Any,
-) -> _pool.Pooling:
+) -> Pooling:
     geometry = _native.avg_pool_geometry(function, rank, shape, *parameters, dtype.name)
     ceil_mode, count_include_pad = bool(parameters[3]), bool(parameters[4])
     axes = _pool.fixed_axes(shape, geometry, ceil_mode, count_include_pad)
@@ -97,7 +97,7 @@ def _fixed(
         rank, *geometry[1:4], ceil_mode, count_include_pad, geometry[4],
         precision if dtype.name == "float32" else "keep",
     )  # fmt: skip
-    return _pool.Pooling(function, axes, tuple(shape), windows)
+    return Pooling(function, axes, tuple(shape), windows)
 
 
 def adaptive_backward(
@@ -112,7 +112,7 @@ def adaptive_backward(
         )
     )  # fmt: skip
     axes = _pool.adaptive_axes(shape, grad.shape[-rank:])
-    pooling = _pool.Pooling(function, axes, shape, Windows(rank))
+    pooling = Pooling(function, axes, shape, Windows(rank))
     chunks = _result_chunks(function, chunks, input, shape, grad.dtype)
     return _finish(_pool.backward(pooling, grad, chunks))
 
@@ -128,7 +128,7 @@ def adaptive(function: str, rank: int, input: Any, output_size: Any, chunks: Any
     sizes = tuple(sizes) * (rank if len(sizes) == 1 else 1)
     own = x.shape[-rank:]
     sizes = tuple(n if size is None else int(size) for size, n in zip(sizes, own, strict=True))
-    pooling = _pool.Pooling(function, _pool.adaptive_axes(x.shape, sizes), x.shape, Windows(rank))
+    pooling = Pooling(function, _pool.adaptive_axes(x.shape, sizes), x.shape, Windows(rank))
     chunks = _arrays.given_chunks(function, chunks, pooling.output_shape, x.dtype)
     return _finish(_pool.forward(pooling, x, chunks))
 

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -141,7 +142,8 @@ def _add_chunk(
     if parts is None:
         size = math.prod(shape) * dtype.itemsize
         cost = Cost("zeros", held=size, touched=size)
-        graph.add(key, cost, _conv_tasks.only_bias, shape, dtype, own, conv.rank, bias)
+        run = partial(_conv_tasks.only_bias, shape, dtype, own, conv.rank)
+        graph.add(key, cost, run, bias)
         return
     terms = _terms(conv, own, source, is_y)
     if len(terms) == 1:
@@ -158,7 +160,8 @@ def _add_chunk(
     size = math.prod(shape) * wide.product.dtype.itemsize
     total = graph.tree_sum(f"{key[0]}-sum", key[1:], keys, size)
     cost = Cost("sum", held=2 * size, touched=2 * size)
-    graph.add(key, cost, _conv_tasks.finish, total, bias, own, conv.rank, dtype)
+    run = partial(_conv_tasks.finish, own, conv.rank, dtype)
+    graph.add(key, cost, run, total, bias)
 
 
 def _add_term(
@@ -184,11 +187,11 @@ def _add_term(
     batch = math.prod(end - begin for begin, end in outer)
     operations = conv.operations([p.outputs for p in parts], channels, batch)
     cost = Cost("conv", region.moved, region.bytes + size, region.bytes + size, operations)
-    return graph.add(
-        key, cost, _conv_tasks.make_y if is_y else _conv_tasks.make_x,
-        _on(conv.product, conv.axes, parts), tuple(channels), other[0], region.frame, places, chunk,
-        *small, region.keys,
+    run = partial(
+        _conv_tasks.make_y if is_y else _conv_tasks.make_x, _on(conv.product, conv.axes, parts),
+        tuple(channels), other[0], region.frame, places, chunk,
     )  # fmt: skip
+    return graph.add(key, cost, run, *small, region.keys)
 
 
 def _terms(conv: Convolution, own: Range, source: da.Array, is_y: bool) -> list[Range]:
@@ -226,8 +229,8 @@ def make_weight(conv: Convolution, y: da.Array, x: da.Array) -> tuple[Graph, da.
             places.append((slice(*channels.y), slice(*channels.weight)))
     zeros = (0,) * len(conv.weight_shape)
     size = math.prod(conv.weight_shape) * y.dtype.itemsize
-    graph.add((name, *zeros), Cost("sum", size, 2 * size, 2 * size), _conv_tasks.assemble,
-              conv.weight_shape, y.dtype, tuple(places), totals)  # fmt: skip
+    run = partial(_conv_tasks.assemble, conv.weight_shape, y.dtype, tuple(places))
+    graph.add((name, *zeros), Cost("sum", size, 2 * size, 2 * size), run, totals)
     return graph, graph.result(name, tuple((n,) for n in conv.weight_shape), y.dtype)
 
 
@@ -261,10 +264,11 @@ def _add_weight_part(
     cost = Cost("conv", x_region.moved + y_region.moved, held, held,
                 conv.operations(space, [channels], batch))  # fmt: skip
     kernel = conv.weight_shape[2:]
-    return graph.add(
-        key, cost, _conv_tasks.make_weight, _on(product, conv.axes, parts), channels, kernel,
-        y_region.frame, x_region.frame, y_region.keys, x_region.keys,
+    run = partial(
+        _conv_tasks.make_weight, _on(product, conv.axes, parts), channels, kernel, y_region.frame,
+        x_region.frame,
     )  # fmt: skip
+    return graph.add(key, cost, run, y_region.keys, x_region.keys)
 
 
 def make_bias(conv: Convolution, grad: da.Array) -> tuple[Graph, da.Array]:
@@ -278,15 +282,15 @@ def make_bias(conv: Convolution, grad: da.Array) -> tuple[Graph, da.Array]:
             region = graph.region(grad, chunk, chunk)
             cost = Cost("bias", region.moved, region.bytes, region.bytes)
             key = (f"{name}-part", i, number)
-            run = (_conv_tasks.sum_channels, conv.product, region.frame, region.keys)
-            terms.append(graph.add(key, cost, *run))
+            run = partial(_conv_tasks.sum_channels, conv.product, region.frame)
+            terms.append(graph.add(key, cost, run, region.keys))
         if terms:
             size = 4 * (channels[1] - channels[0])
             totals.append(graph.tree_sum(f"{name}-sum", (i,), terms, size))
             places.append((slice(*channels),))
     shape = (grad.shape[conv.batch],)
-    run_last = (_conv_tasks.assemble, shape, grad.dtype, tuple(places), totals)
-    graph.add((name, 0), Cost("sum"), *run_last)
+    last = partial(_conv_tasks.assemble, shape, grad.dtype, tuple(places))
+    graph.add((name, 0), Cost("sum"), last, totals)
     return graph, graph.result(name, (shape,), grad.dtype)
 
 

@@ -135,7 +135,7 @@ def make_x(
 
     result = _by_channels(run, [(c, c.x) for c in channels], own, shape, product)
     result = in_chunk(result, places, chunk)
-    return result if is_one or bias is None else finish(result, bias, own, rank, frame.dtype)
+    return result if is_one or bias is None else finish(own, rank, frame.dtype, result, bias)
 
 
 def make_y(
@@ -170,7 +170,7 @@ def make_y(
         return result
 
     result = _by_channels(run, [(c, c.y) for c in channels], own, shape, product)
-    return result if is_one or bias is None else finish(result, bias, own, rank, frame.dtype)
+    return result if is_one or bias is None else finish(own, rank, frame.dtype, result, bias)
 
 
 def _by_pieces(
@@ -265,7 +265,7 @@ def assemble(
     return result
 
 
-def finish(total: Array, bias: Array | None, own: Range, rank: int, dtype: Any) -> Array:
+def finish(own: Range, rank: int, dtype: Any, total: Array, bias: Array | None) -> Array:
     with np.errstate(all="ignore"):
         if bias is not None:
             total = total + _along_channels(bias, own, rank, total.dtype)

@@ -83,7 +83,7 @@ def estimate(
     ...     backops.dask.avg_pool3d_backward, grad, (1, 8, 128, 128, 128), 3, 2, 1, workers=4
     ... )
     >>> found.tasks, found.kinds["cut"], found.bytes_moved
-    (27, 19, 299544)
+    (20, 12, 299544)
 
     Arguments:
         function, arguments, keywords: the call.

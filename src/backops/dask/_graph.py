@@ -3,6 +3,11 @@
 A region of an array is brought to the task that needs it as blocks. A block is a whole chunk, or
 what a task of its own cuts out of one, where the chunk is: then only the block travels, and the
 chunk can be forgotten.
+
+A chunk that is cut along three axes has 26 neighbours, and each block is a task and a transfer. So
+borders are handed on, axis by axis: a border along the second axis brings the ends along, which its
+chunk has got from its neighbours along the first. There are then two borders for each axis at most;
+edges and corners travel inside them.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import dask.array as da
@@ -54,36 +60,61 @@ class Graph:
     def name(self, what: str) -> str:
         return f"{self.operator}-{what}-{self.token}"
 
-    def add(self, key: Key, cost: Cost, function: Callable[..., Any], *arguments: Any) -> Key:
-        self.tasks[key] = (function, *arguments)
+    def add(self, key: Key, cost: Cost, run: Callable[..., Any], *keys: Any) -> Key:
+        """Whatever is no key is bound to `run`, where dask does not search it for keys."""
+        self.tasks[key] = (run, *keys)
         self.costs[key] = cost
         return key
 
     def region(self, array: da.Array, wanted: Sequence[Range], frame: Sequence[Range]) -> Region:
         """The elements `wanted` of an array, in a frame of zeros."""
-        pieces = [overlaps(c, r) for c, r in zip(array.chunks, wanted, strict=True)]
+        along = [overlaps(c, r) for c, r in zip(array.chunks, wanted, strict=True)]
+        choices = [[run] if run.is_chunk_with_border else run.singles for run in along]
         blocks = []
-        for piece in itertools.product(*pieces):
-            index = tuple(p.chunk for p in piece)
-            whole = all(p.is_whole for p in piece)
-            cut = tuple(slice(*p.within) for p in piece)
-            key = (array.name, *index) if whole else self._cut(array, index, cut)
-            place = tuple(p.begin - f[0] for p, f in zip(piece, frame, strict=True))
-            block_shape = tuple(c.stop - c.start for c in cut)
-            size = math.prod(block_shape) * array.dtype.itemsize
-            blocks.append(Block(key, place, block_shape, size))
+        for box in itertools.product(*choices):
+            for runs, axis in _around(box):
+                shape = tuple(run.size for run in runs)
+                place = tuple(run.begin - f[0] for run, f in zip(runs, frame, strict=True))
+                size = math.prod(shape) * array.dtype.itemsize
+                blocks.append(Block(self._piece(array, runs, axis), place, shape, size))
         shape = tuple(end - begin for begin, end in frame)
         return Region(shape, array.dtype, tuple(blocks))
 
-    def _cut(self, array: da.Array, index: tuple[int, ...], cut: tuple[slice, ...]) -> Key:
-        ends = itertools.chain.from_iterable((c.start, c.stop) for c in cut)
-        # Named after the array, so that all tasks that want it share it, of other calls too.
-        key = (f"backops-cut-{array.name}", *index, *ends)
+    def _piece(self, array: da.Array, runs: Runs, axis: int | None) -> Key:
+        """A piece of one chunk, which is a border along `axis`, and its ends along axes before."""
+        chunk = (array.name, *(run.home.chunk for run in runs))
+        if all(run.is_whole for run in runs):
+            return chunk
+        ends = itertools.chain.from_iterable((run.begin, run.end) for run in runs)
+        is_cut = all(run.is_one for run in runs)
+        # A mere cut is named after the array, so that other calls share it, too.
+        name = f"backops-cut-{array.name}" if is_cut else f"backops-cut-{array.name}-{self.token}"
+        key = (name, *chunk[1:], *ends)
         if key not in self.tasks:
-            bytes_cut = math.prod(c.stop - c.start for c in cut) * array.dtype.itemsize
-            cost = Cost("cut", held=bytes_cut, touched=2 * bytes_cut)
-            self.add(key, cost, _tasks.cut, (array.name, *index), cut)
+            size = math.prod(run.size for run in runs) * array.dtype.itemsize
+            cost = Cost("cut", held=size, touched=2 * size)
+            if is_cut:
+                self.add(key, cost, partial(_tasks.cut, _cut(runs)), chunk)
+            else:
+                self.add(key, cost, *self._with_ends(array, runs, axis))
         return key
+
+    def _with_ends(self, array: da.Array, runs: Runs, axis: int | None) -> tuple[Any, list[Key]]:
+        """A border and its ends, taken from its chunk and from the borders that this has got.
+
+        Those are as long as the chunk, as its own task wants them: nothing travels for this one.
+        """
+        home, *borders = _around(tuple(r.whole if i == axis else r for i, r in enumerate(runs)))
+        keys = [(array.name, *(run.home.chunk for run in runs))]
+        keys += [self._piece(array, *border) for border in borders]
+        end = tuple(_cut(runs)[i] if i == axis else slice(None) for i in range(len(runs)))
+        takes = (_cut(runs), *(end for _ in borders))
+        places = tuple(
+            tuple(0 if i == axis else p.begin - runs[i].begin for i, p in enumerate(part))
+            for part, _ in (home, *borders)
+        )
+        frame = _tasks.Frame(tuple(run.size for run in runs), array.dtype, places)
+        return partial(_tasks.join, frame, takes), keys
 
     def tree_sum(self, name: str, index: tuple[int, ...], terms: Sequence[Key], size: int) -> Key:
         """One task that is the sum of all, always added in the same order."""
@@ -149,20 +180,96 @@ class Overlap:
     chunk: int
     begin: int
     within: Range
-    is_whole: bool
+    length: int
+    """Of the chunk."""
+
+    @property
+    def size(self) -> int:
+        return self.within[1] - self.within[0]
 
 
-def overlaps(chunks: Sequence[int], wanted: Range) -> list[Overlap]:
-    bounds = boundaries(tuple(chunks))
+class Run:
+    """A range, by the neighbouring chunks that it lies in; `home` is the one with most of it."""
+
+    def __init__(self, pieces: Sequence[Overlap]) -> None:
+        self.pieces = pieces
+        self.is_one = len(pieces) == 1
+
+    @functools.cached_property
+    def home(self) -> Overlap:
+        return max(self.pieces, key=lambda o: o.size)
+
+    @functools.cached_property
+    def begin(self) -> int:
+        return self.pieces[0].begin
+
+    @functools.cached_property
+    def end(self) -> int:
+        return self.pieces[-1].begin + self.pieces[-1].size
+
+    @functools.cached_property
+    def size(self) -> int:
+        return self.end - self.begin
+
+    @functools.cached_property
+    def is_whole(self) -> bool:
+        return self.is_one and self.size == self.home.length
+
+    @functools.cached_property
+    def singles(self) -> list[Run]:
+        return [self] if self.is_one else [Run((o,)) for o in self.pieces]
+
+    @functools.cached_property
+    def at_home(self) -> Run:
+        return self if self.is_one else Run((self.home,))
+
+    @functools.cached_property
+    def sides(self) -> list[Run]:
+        return [run for run in self.singles if run.home is not self.home]
+
+    @functools.cached_property
+    def whole(self) -> Run:
+        """All of the chunk."""
+        o = self.home
+        return Run((Overlap(o.chunk, o.begin - o.within[0], (0, o.length), o.length),))
+
+    @functools.cached_property
+    def is_chunk_with_border(self) -> bool:
+        """One whole chunk and little else. Larger pieces of others do not take a way round."""
+        return bool(self.pieces) and self.at_home.is_whole and 3 * self.home.size >= 2 * self.size
+
+
+Runs: TypeAlias = tuple[Run, ...]
+"""One for each axis."""
+
+
+@functools.lru_cache(maxsize=4096)
+def overlaps(chunks: tuple[int, ...], wanted: Range) -> Run:
+    bounds = boundaries(chunks)
     found = []
     for i in range(max(0, bisect.bisect_right(bounds, wanted[0]) - 1), len(chunks)):
         begin, end = max(wanted[0], bounds[i]), min(wanted[1], bounds[i + 1])
         if bounds[i] >= wanted[1]:
             break
         if begin < end:
-            within = (begin - bounds[i], end - bounds[i])
-            found.append(Overlap(i, begin, within, within == (0, chunks[i])))
-    return found
+            found.append(Overlap(i, begin, (begin - bounds[i], end - bounds[i]), chunks[i]))
+    return Run(found)
+
+
+def _around(runs: Runs) -> Iterator[tuple[Runs, int | None]]:
+    """The home of all runs, then the borders around it and the axes that they lie along.
+
+    A border has ends along the axes before its own, none along those behind.
+    """
+    home = tuple(run.at_home for run in runs)
+    yield home, None
+    for axis, run in enumerate(runs):
+        for side in run.sides:
+            yield (*runs[:axis], side, *home[axis + 1 :]), axis
+
+
+def _cut(runs: Sequence[Run]) -> tuple[slice, ...]:
+    return tuple(slice(*run.home.within) for run in runs)
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from backops.dask._tasks import (
 )
 
 __all__ = ["sum_dtype", "zeros"]
+
+Axis: TypeAlias = FixedAxis | AdaptiveAxis
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,10 @@ class Windows:
         )
         return replace(self, kernel_size=kernel, stride=stride, padding=padding)
 
-    def run(self, function: str, out_shape: tuple[int, ...], *arrays: Any) -> Array:
-        out = empty(out_shape, arrays[0].dtype)
+    def run(
+        self, function: str, out_shape: tuple[int, ...], *arrays: Any, out: Array | None = None
+    ) -> Array:
+        out = empty(out_shape, arrays[0].dtype) if out is None else out
         if self.kernel_size is None:
             name = f"adaptive_avg_pool{function}"
             getattr(_native, name)(name, self.rank, *arrays, out, THREADS)
@@ -68,6 +73,37 @@ class Windows:
         return out
 
 
+@dataclass(frozen=True)
+class Pooling:
+    """An operator on arrays of one shape, `input_shape` before pooling."""
+
+    function: str
+    axes: tuple[Axis, ...]
+    input_shape: tuple[int, ...]
+    windows: Windows
+
+    @property
+    def rank(self) -> int:
+        return len(self.axes)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        return (*self.input_shape[: -self.rank], *(axis.outputs for axis in self.axes))
+
+    def parts(self, outputs: list[Range], inputs: list[Range]) -> tuple[Windows, list[Part]]:
+        """The problem with these outputs, on about these inputs."""
+        pairs = zip(self.axes, outputs, inputs, strict=True)
+        if self.windows.kernel_size is None:
+            return self.windows, [
+                axis.periods(o) for axis, o, _ in pairs if isinstance(axis, AdaptiveAxis)
+            ]
+        fixed = [(axis, o, i) for axis, o, i in pairs if isinstance(axis, FixedAxis)]
+        if self.windows.divisor or all(axis.is_uniform(o) for axis, o, _ in fixed):
+            divisor = self.windows.divisor or math.prod(axis.kernel for axis, _, _ in fixed)
+            return self.windows.dividing_by(divisor), [axis.free(o, i) for axis, o, i in fixed]
+        return self.windows, [axis.true(o) for axis, o, _ in fixed]
+
+
 def backward(
     windows: Windows,
     frame: Frame,
@@ -78,46 +114,6 @@ def backward(
     """The chunk of grad_input, from the problem whose inputs are at `places`."""
     shape = tuple(end - begin for begin, end in places)
     return in_chunk(windows.run("_backward", shape, frame.fill(blocks), shape), places, chunk)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A problem on a part of the blocks, whose result is written to `target`."""
-
-    windows: Windows
-    frame: Frame
-    takes: tuple[tuple[int, tuple[slice, ...]], ...]
-    """Of which blocks what is in the frame."""
-    places: tuple[Range, ...]
-    target: tuple[Range, ...]
-    order: tuple[int, ...]
-    """Of the spatial axes, in which they are pooled."""
-
-    def run(self, blocks: Sequence[Array]) -> Array:
-        rank = len(self.order)
-        outer = len(self.places) - rank
-        axes = (*range(outer), *(outer + axis for axis in self.order))
-        places = tuple(self.places[axis] for axis in axes)
-        frame = Frame(
-            tuple(self.frame.shape[axis] for axis in axes), self.frame.dtype,
-            tuple(tuple(place[axis] for axis in axes) for place in self.frame.places),
-        )  # fmt: skip
-        pieces = [blocks[number][cut].transpose(axes) for number, cut in self.takes]
-        shape = tuple(end - begin for begin, end in places)
-        result = self.windows.turned(self.order).run("_backward", shape, frame.fill(pieces), shape)
-        return result.transpose(np.argsort(axes))
-
-
-def backward_in_steps(
-    steps: Sequence[Step], chunk: tuple[Range, ...], blocks: Sequence[Array]
-) -> Array:
-    """The chunk from its main block; then strips again that other blocks reach."""
-    result = in_chunk(steps[0].run(blocks), steps[0].places, chunk)
-    for step in steps[1:]:
-        pairs = zip(step.target, chunk, strict=True)
-        where = tuple(slice(t[0] - c[0], t[1] - c[0]) for t, c in pairs)
-        result[where] = in_chunk(step.run(blocks), step.places, step.target)
-    return result
 
 
 def forward(

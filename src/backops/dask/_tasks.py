@@ -39,13 +39,16 @@ class Frame:
         dtype = np.dtype(dtype or self.dtype)
         if len(blocks) == 1 and blocks[0].shape == self.shape:
             return np.asarray(blocks[0]).astype(dtype, copy=False)
-        region = _scratch.array(operand, self.shape, dtype)
+        region = scratch.array(operand, self.shape, dtype)
         if sum(block.size for block in blocks) < region.size:
             region[...] = 0
+        self.put(blocks, region)
+        return region
+
+    def put(self, blocks: Sequence[Array], region: Array) -> None:
         for block, place in zip(blocks, self.places, strict=True):
             target = tuple(slice(p, p + n) for p, n in zip(place, block.shape, strict=True))
             region[target] = block
-        return region
 
 
 HUGE_PAGE = 1 << 21
@@ -54,7 +57,7 @@ LEAST_HUGE = 1 << 22
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """New memory, where the pages of 2 MB begin if it is large.
+    """New memory, in whole pages of 2 MB if it is large.
 
     Else its ends are thousands of small pages: on two threads, results of 16 MB took 1.2 to 1.3
     times as long.
@@ -63,7 +66,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> Array:
     size = math.prod(shape) * dtype.itemsize
     if size < LEAST_HUGE:
         return np.empty(shape, dtype)
-    memory = np.empty(size + HUGE_PAGE, np.uint8)
+    memory = np.empty((-(size // -HUGE_PAGE) + 1) * HUGE_PAGE, np.uint8)
     begin = -memory.ctypes.data % HUGE_PAGE
     return _as(memory[begin : begin + size], shape, dtype)
 
@@ -73,7 +76,10 @@ def _as(memory: Array, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 class _Scratch(threading.local):
-    """Memory that stays with a thread for regions, so that its pages are there already."""
+    """Memory that stays with a thread for what a task needs meanwhile: its pages are there already.
+
+    Workers of dask.distributed give all freed memory back at once (MALLOC_TRIM_THRESHOLD_).
+    """
 
     MOST = 1 << 26
 
@@ -89,13 +95,20 @@ class _Scratch(threading.local):
         return _as(self.memory[operand][:size], shape, dtype)
 
 
-_scratch = _Scratch()
+scratch = _Scratch()
 
 
-def cut(chunk: Array, where: tuple[slice, ...]) -> Array:
+def cut(where: tuple[slice, ...], chunk: Array) -> Array:
     """A copy if it is small beside the chunk, which a view would keep in memory."""
     piece = np.asarray(chunk)[where]
     return piece.copy() if 2 * piece.size <= chunk.size else piece
+
+
+def join(frame: Frame, takes: Sequence[tuple[slice, ...]], blocks: Sequence[Array]) -> Array:
+    """A border of a chunk and its ends, which are in borders that the chunk has got."""
+    border = empty(frame.shape, frame.dtype)
+    frame.put([np.asarray(block)[take] for block, take in zip(blocks, takes, strict=True)], border)
+    return border
 
 
 def add(terms: Sequence[Array]) -> Array:
