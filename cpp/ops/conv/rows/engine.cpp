@@ -180,14 +180,16 @@ class RowsEngine : public ConvEngine {
                {0, s_.out[1]});
     for (std::int64_t slice = 0; slice < s_.kernel[0]; ++slice) {
       const std::int64_t d = output_of(0, cut.d, slice);
-      for (std::int64_t h = rows.begin; is_inside(0, d) && h < rows.end; ++h) {
-        Sum* const row = source(b) + row_at(cut, slice, h);
-        Sum* const own = row + (inside.begin - first) * s_.outputs;
-        std::fill(row, own, Sum{0});
+      if (!is_inside(0, d) || rows.size() <= 0) continue;
+      Sum* const to = source(b) + row_at(cut, slice, rows.begin);
+      for (std::int64_t i = 0; i < rows.size(); ++i) {
+        Sum* const row = to + i * row_sums_;
+        std::fill(row, row + (inside.begin - first) * s_.outputs, Sum{0});
         std::fill(row + (inside.end - first) * s_.outputs, row + (end - first) * s_.outputs,
                   Sum{0});
-        rows_.bring(b.output, {cut.image, d, h}, inside, own, source(b) + spare_at());
       }
+      rows_.bring_rows(b.output, {cut.image, d, rows.begin}, rows.size(), inside,
+                       to + (inside.begin - first) * s_.outputs, row_sums_, source(b) + spare_at());
     }
   }
 
