@@ -135,6 +135,7 @@ std::string refuse_row_windows(const ConvTask& task, std::int64_t channels) {
   const ConvShape& s = task.shape;
   if (s.groups != 1) return "groups: a row has all channels";
   if (s.dilation[2] != 1) return "a dilation along the row: windows are neighbours";
+  if (s.kernel[2] == 1) return "a kernel of one column: windows have no rows";
   if (channels >= width_of(task, VectorSize::full)) return "channels that fill a vector";
   if (s.kernel[2] > kMostNumbers / channels) return "windows of more than 4096 numbers in a row";
   if (s.stride[2] > std::max<std::int64_t>(16, 2 * s.kernel[2])) return "windows far apart";

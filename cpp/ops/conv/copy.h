@@ -98,6 +98,16 @@ class TileCopy {
     kernels_.from_lanes({elements, stride_bytes, 0, from, 0, width_, count, 1});
   }
 
+  // Whether rows of a channel are sums as they are.
+  bool has_sums(const Activation& tensor) const {
+    constexpr std::int64_t kBytes = sizeof(Sum);
+    const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+    return size_of(kernels_.dtype) == sizeof(Sum) && rounding_ == Rounding::none &&
+           tensor.stride_bytes[2] == kBytes && tensor.channel_stride_bytes % kBytes == 0 &&
+           tensor.image_stride_bytes % kBytes == 0 && tensor.stride_bytes[0] % kBytes == 0 &&
+           tensor.stride_bytes[1] % kBytes == 0 && address % sizeof(Sum) == 0;
+  }
+
   void round(Sum* values, std::int64_t count) const {
     if constexpr (sizeof(Sum) == sizeof(float)) {
       round_operands(values, count, rounding_, conversions_);
@@ -231,12 +241,34 @@ class ChannelRows {
   ChannelRows(const TileCopy<Sum>& copy, std::int64_t channels)
       : copy_(copy), channels_(channels) {}
 
+  // `rows` of them, whose sums lie `pitch` apart.
+  void bring_rows(const Activation& tensor, const TensorRow& first, std::int64_t rows,
+                  const Range& columns, Sum* to, std::int64_t pitch, Sum* spare) const {
+    const std::int64_t line = columns.size() * tensor.stride_bytes[2];
+    if (channels_ > kFewChannels && line > 0 && line == tensor.stride_bytes[1] &&
+        line_stride(tensor, channels_) == 0) {
+      return transpose(tensor, tensor.at(first.image, 0, first.d, first.h, columns.begin), rows,
+                       columns.size(), to, pitch);
+    }
+    TensorRow row = first;
+    for (std::int64_t i = 0; i < rows; ++i, ++row.h, to += pitch) {
+      bring(tensor, row, columns, to, spare);
+    }
+  }
+
   void bring(const Activation& tensor, const TensorRow& row, const Range& columns, Sum* to,
              Sum* spare) const {
     if (columns.size() <= 0) return;
     if (const std::int64_t stride = line_stride(tensor, channels_)) {
       return copy_.bring_line(tensor.at(row.image, 0, row.d, row.h, columns.begin), stride,
                               columns.size() * channels_, to);
+    }
+    const char* const first = tensor.at(row.image, 0, row.d, row.h, columns.begin);
+    if (channels_ > kFewChannels) return transpose(tensor, first, 1, columns.size(), to, 0);
+    if (copy_.has_sums(tensor)) {
+      return copy_.kernels().interleave({first,
+                                         tensor.channel_stride_bytes / std::int64_t{sizeof(Sum)},
+                                         channels_, columns.size(), to});
     }
     const std::int64_t at_once = std::max<std::int64_t>(1, kSpareSums / channels_);
     for (std::int64_t column = columns.begin; column < columns.end; column += at_once) {
@@ -251,6 +283,17 @@ class ChannelRows {
   }
 
  private:
+  static constexpr std::int64_t kFewChannels = 4;  // which kernels interleave in vectors
+
+  // Rows that follow each other in the tensor.
+  void transpose(const Activation& tensor, const char* elements, std::int64_t rows,
+                 std::int64_t columns, Sum* to, std::int64_t pitch) const {
+    copy_.kernels().to_lanes({const_cast<char*>(elements), tensor.channel_stride_bytes,
+                              tensor.stride_bytes[2], to, channels_, copy_.kernels().width,
+                              channels_, rows * columns, columns, pitch - columns * channels_});
+    for (std::int64_t i = 0; i < rows; ++i) copy_.round(to + i * pitch, columns * channels_);
+  }
+
   const TileCopy<Sum>& copy_;
   const std::int64_t channels_;
 };
@@ -260,6 +303,14 @@ template <class Sum>
 class ElementRows {
  public:
   ElementRows(const TileCopy<Sum>&, std::int64_t channels) : channels_(channels) {}
+
+  void bring_rows(const Activation& tensor, const TensorRow& first, std::int64_t rows,
+                  const Range& columns, BFloat16* to, std::int64_t pitch, Sum* spare) const {
+    TensorRow row = first;
+    for (std::int64_t i = 0; i < rows; ++i, ++row.h, to += pitch) {
+      bring(tensor, row, columns, to, spare);
+    }
+  }
 
   void bring(const Activation& tensor, const TensorRow& row, const Range& columns, BFloat16* to,
              Sum*) const {

@@ -9,7 +9,7 @@ ConvTiles::ConvTiles(const ConvShape& shape, const TileNeeds& needs, double most
     : needs_(needs), batch_(shape.batch) {
   for (int index = 0; index < kMaxConvRank; ++index) {
     axes_.emplace_back(shape, index);
-    outputs_[index] = axis(index).out;
+    own_[index] = size(index);
     measure(index);
   }
   cut(most_sums, least_tiles);
@@ -21,7 +21,7 @@ double ConvTiles::BoxSize::sums(std::int64_t per_position) const {
 }
 
 // Images that do not fit are cut along their first axis, then along the next; of small ones several
-// are taken together.
+// are taken together. An axis along which neighbours share nothing comes before one where they do.
 void ConvTiles::cut(double most, std::int64_t least_tiles) {
   const auto sums = [&] {
     return output_.sums(needs_.output) + input_.sums(needs_.input) + result_.sums(needs_.result);
@@ -30,14 +30,16 @@ void ConvTiles::cut(double most, std::int64_t least_tiles) {
   const auto are_uneven = [&] {
     return count() < least_tiles || (count() < 4 * least_tiles && count() % least_tiles != 0);
   };
-  for (int index = 0; index < kMaxConvRank; ++index) {
-    while ((sums() > most || are_uneven()) && outputs_[index] > 1) {
+  const bool is_second_better = axis(0).most_shift > 0 && axis(1).most_shift == 0;
+  for (int i = 0; i < kMaxConvRank; ++i) {
+    const int index = i < 2 && is_second_better ? 1 - i : i;
+    while ((sums() > most || are_uneven()) && own_[index] > 1) {
       // Halves of a piece need more than half of its memory, so this is never too many.
       const double wanted = static_cast<double>(pieces(index)) * sums() / most;
-      const std::int64_t more = std::max(
-          pieces(index) + 1,
-          static_cast<std::int64_t>(std::min(wanted, static_cast<double>(axis(index).out))));
-      outputs_[index] = std::min(ceil_divide(axis(index).out, more), outputs_[index] - 1);
+      const std::int64_t more =
+          std::max(pieces(index) + 1,
+                   static_cast<std::int64_t>(std::min(wanted, static_cast<double>(size(index)))));
+      own_[index] = std::min(ceil_divide(size(index), more), own_[index] - 1);
       measure(index);
     }
   }
@@ -85,9 +87,10 @@ std::int64_t ConvTiles::count() const {
 }
 
 ConvTiles::AxisRanges ConvTiles::ranges(int index, std::int64_t piece) const {
+  if (needs_.by_results) return ranges_of_results(index, piece);
   const ConvAxis& a = axis(index);
   AxisRanges r{};
-  r.outputs = {piece * outputs_[index], std::min((piece + 1) * outputs_[index], a.out)};
+  r.outputs = {piece * own_[index], std::min((piece + 1) * own_[index], a.out)};
   const bool is_first = piece == 0, is_last = r.outputs.end == a.out;
   const auto inside = [&](std::int64_t i) { return std::clamp<std::int64_t>(i, 0, a.in); };
   const std::int64_t window = r.outputs.begin * a.stride - a.padding;
@@ -105,8 +108,21 @@ ConvTiles::AxisRanges ConvTiles::ranges(int index, std::int64_t piece) const {
   return r;
 }
 
+// The outputs are those that taps reach.
+ConvTiles::AxisRanges ConvTiles::ranges_of_results(int index, std::int64_t piece) const {
+  const ConvAxis& a = axis(index);
+  const Range own = share_of(size(index), pieces(index), piece);
+  AxisRanges r{};
+  r.results = {own.begin * a.stride, std::min(own.end * a.stride, a.in)};
+  const Range reached{a.output_of(r.results.begin), a.output_of(r.results.end - 1) + 1};
+  r.output = {reached.begin - a.most_shift, reached.end};
+  r.outputs = common(reached, {0, a.out});
+  return r;
+}
+
 // Pieces between the first and the last are alike, or smaller.
 void ConvTiles::measure(int index) {
+  if (needs_.by_results) return measure_results(index);
   const AxisRanges first = ranges(index, 0), last = ranges(index, pieces(index) - 1);
   std::int64_t& output = output_.axes[index];
   std::int64_t& input = input_.axes[index];
@@ -116,11 +132,20 @@ void ConvTiles::measure(int index) {
   result = std::max<std::int64_t>({1, first.results.size(), last.results.size()});
   if (pieces(index) <= 2) return;
   const ConvAxis& a = axis(index);
-  const std::int64_t own = outputs_[index];
+  const std::int64_t own = own_[index];
   output = std::max(output, own + (needs_.makes_input ? a.most_shift : 0));
   const std::int64_t windows = (own - 1) * a.stride + a.reach + 1;
   input = std::max(input, needs_.pads_input ? windows : std::min(windows, a.in));
   result = std::max(result, std::min(own * a.stride, a.in));
+}
+
+void ConvTiles::measure_results(int index) {
+  const ConvAxis& a = axis(index);
+  const std::int64_t own = ceil_divide(size(index), pieces(index));
+  const std::int64_t reached = own + (a.padding % a.stride == 0 ? 0 : 1);
+  output_.axes[index] = reached + a.most_shift;
+  input_.axes[index] = 1;
+  result_.axes[index] = std::min(own * a.stride, a.in);
 }
 
 Tile ConvTiles::tile(std::int64_t index) const {

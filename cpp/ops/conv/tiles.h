@@ -56,6 +56,7 @@ struct TileNeeds {
   std::int64_t output, input, result;  // numbers that a position needs in scratch memory
   bool makes_input;                    // else nothing lies around `output`
   bool pads_input;                     // zeros lie around the input
+  bool by_results = false;  // tiles have as many results each, not as many outputs; for those alone
 };
 
 class ConvTiles {
@@ -87,15 +88,21 @@ class ConvTiles {
   };
 
   const ConvAxis& axis(int index) const { return axes_[static_cast<std::size_t>(index)]; }
-  std::int64_t pieces(int index) const { return ceil_divide(axis(index).out, outputs_[index]); }
+  // What an axis is cut into pieces of: outputs, or results, as many as lie a stride apart.
+  std::int64_t size(int index) const {
+    return needs_.by_results ? ceil_divide(axis(index).in, axis(index).stride) : axis(index).out;
+  }
+  std::int64_t pieces(int index) const { return ceil_divide(size(index), own_[index]); }
   AxisRanges ranges(int index, std::int64_t piece) const;
+  AxisRanges ranges_of_results(int index, std::int64_t piece) const;
   void measure(int index);
+  void measure_results(int index);
   void cut(double most, std::int64_t least_tiles);
 
   TileNeeds needs_;
   std::int64_t batch_, images_ = 1;
   std::vector<ConvAxis> axes_;
-  std::int64_t outputs_[kMaxConvRank];
+  std::int64_t own_[kMaxConvRank];  // of a piece
   BoxSize output_{}, input_{}, result_{};
   bool fit_ = true;
 };

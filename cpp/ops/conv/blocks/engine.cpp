@@ -13,6 +13,7 @@
 #include "ops/conv/blocks/in_place.h"
 #include "ops/conv/blocks/input.h"
 #include "ops/conv/blocks/order.h"
+#include "ops/conv/blocks/runs.h"
 #include "ops/conv/blocks/schedule.h"
 #include "ops/conv/blocks/sizes.h"
 #include "ops/conv/blocks/weight.h"
@@ -38,6 +39,8 @@ class BlocksEngine : public ConvEngine {
         weight_product_(s_, n_, kernels, folds_.get()),
         planes_(s_),
         is_pointwise_(!folds_ && s_.is_pointwise()),
+        reads_in_place_(is_pointwise_ && size_of(task.dtype) == sizeof(Sum) &&
+                        task.rounding == Rounding::none),
         plan_(s_, n_, task.cuts, BlockBudget(task.cpu, task.cuts), kernels, folds_.get()) {
     if (!folds_ && BlockInPlace<Sum>::fits(task)) {
       in_place_ = std::make_unique<const BlockInPlace<Sum>>(s_, n_, kernels, task.cpu.level1_bytes);
@@ -212,12 +215,18 @@ class BlocksEngine : public ConvEngine {
     for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
       const Tile tile = layout.tiles.tile(index);
       const Sum* const added = s_.adds_bias ? bias(b) : nullptr;
-      if (in_place_ && in_place_->write_tile({b, packed_weights(b), added}, tile)) continue;
+      const bool reads_output = layout.makes_weight || layout.makes_bias;
+      const auto write_in_place = [&] {
+        return in_place_ &&
+               in_place_->write_tile({b, packed_weights(b), added, reads_output}, tile);
+      };
+      if (!reads_output && write_in_place()) continue;
       if (layout.brings_output()) bring_output(b, layout, tile, blocks, own_output);
       const Sum* const output = layout.brings_output() ? own_output : shared(b, layout, index);
       if (layout.makes_bias) sum_bias(b, layout, tile, blocks, task.part);
       if (layout.makes_weight) add_to_weight(b, task, tile, index);
-      if (layout.input_product) write_input(b, task, tile, output, are_own_finite);
+      if (!layout.input_product || (reads_output && write_in_place())) continue;
+      write_input(b, task, tile, output, are_own_finite);
     }
     if (!layout.makes_weight || plan_.has_parts()) return;
     for (std::int64_t pair = task.output_pairs.begin; pair < task.output_pairs.end; ++pair) {
@@ -272,18 +281,24 @@ class BlocksEngine : public ConvEngine {
     const Layout& layout = *task.layout;
     Sum* const input = layout.is_shared ? shared(b, layout, index) : layout.input(b.scratch);
     Tile own = is_pointwise_ ? in_one_row(tile) : tile;
+    std::int64_t step = weight_product_.input_step();
+    const Sum* const as_it_is = reads_in_place_ && !layout.is_shared
+                                    ? input_as_it_is<Sum>(b.input, n_.inputs, tile, step)
+                                    : nullptr;
     if (folds_) {
       own.input = folds_->rows_of(tile.input, layout.folds);
       folds_->bring(copy_, b.input, own.input, tile.outputs[2], input, layout.spare(b.scratch));
-    } else if (!layout.is_shared) {
+    } else if (!layout.is_shared && as_it_is == nullptr) {
       bring(b.input, s_.in, tile.input, n_.inputs, {0, n_.inputs.all_blocks()}, input,
             layout.input_pitch);
     }
     const Range all{0, n_.sum_lanes.all_pairs()};
-    weight_product_.add_tile({Layout::output(b.scratch), layout.output_pitch, input,
-                              layout.input_pitch, plan_.has_parts() ? all : task.output_pairs,
-                              plan_.has_parts() ? sums(b, task.part) : own_sums(b, task), lists(b)},
-                             own, index == task.tiles.begin);
+    weight_product_.add_tile(
+        {Layout::output(b.scratch), layout.output_pitch, as_it_is != nullptr ? as_it_is : input,
+         as_it_is != nullptr ? n_.width : layout.input_pitch, step,
+         plan_.has_parts() ? all : task.output_pairs,
+         plan_.has_parts() ? sums(b, task.part) : own_sums(b, task), lists(b)},
+        own, index == task.tiles.begin);
   }
 
   bool are_weights_finite(const ConvBuffers& b, std::int64_t pair) const {
@@ -365,6 +380,7 @@ class BlocksEngine : public ConvEngine {
   const BlockWeight<Sum> weight_product_;
   const OutputPlanes planes_;
   const bool is_pointwise_;
+  const bool reads_in_place_;  // the input, for tensors that allow it
   const Schedule plan_;
   std::unique_ptr<const BlockInPlace<Sum>> in_place_;  // for tensors that allow it
 };

@@ -8,6 +8,7 @@
 
 #include "kernels/conv/conv.h"
 #include "ops/conv/axes.h"
+#include "ops/conv/blocks/pieces.h"
 #include "ops/conv/blocks/sizes.h"
 #include "ops/conv/tiles.h"
 
@@ -28,7 +29,8 @@ class BlockInput {
         output_pitch_(output_pitch),
         plane_pitch_(plane_pitch),
         result_pitch_(result_pitch),
-        panel_blocks_(blocks_of_panel(n_, panel_bytes)) {
+        panel_blocks_(blocks_of_panel(n_, panel_bytes)),
+        pieces_(ConvAxis(s_, 2)) {
     for (int axis = 0; axis < kMaxConvRank; ++axis) axes_.emplace_back(s_, axis);
     const Box output = tiles.tile(0).output;
     for (const ResidueClass& d : axes_[0].classes) {
@@ -123,22 +125,31 @@ class BlockInput {
     return ceil_divide(tile.results.axes[2].size(), axes_[2].stride) <= kernels_.most_twins;
   }
 
+  void add_row(const Work& work, const Tile& tile, std::int64_t block, const Row& row) const {
+    const BlockProducts products = products_of(work, tile, block, row);
+    const Range& columns = tile.results.axes[2];
+    if (!pieces_.are_many()) return add_columns(work, block, row, columns, products);
+    for (const Range& piece : pieces_) {
+      add_columns(work, block, row, common(piece, columns), products);
+    }
+  }
+
   // Columns of one class together. Weights that are not finite must not meet the zeros: there it
   // goes position by position, and by taps that have an output.
-  void add_row(const Work& work, const Tile& tile, std::int64_t block, const Row& row) const {
+  void add_columns(const Work& work, std::int64_t block, const Row& row, const Range& columns,
+                   BlockProducts products) const {
     const ConvAxis& a = axes_[2];
-    const Range& columns = tile.results.axes[2];
     const auto classes = static_cast<std::int64_t>(a.classes.size());
     const std::int64_t end =
         work.are_finite ? std::min(columns.begin + classes, columns.end) : columns.end;
-    BlockProducts products = products_of(work, tile, block, row);
     const Sum* const output = static_cast<const Sum*>(products.left);
     Sum* const results = static_cast<Sum*>(products.sums);
     for (std::int64_t first = columns.begin; first < end; ++first) {
+      const Range own{first, work.are_finite ? columns.end : first + 1};
       products.left = output + a.output_of(first) * n_.width;
       products.sums = results + first * n_.width;
-      products.rows = work.are_finite ? ceil_divide(columns.end - first, a.stride) : 1;
-      choose_runs(work, block, row, first, products);
+      products.rows = ceil_divide(own.size(), a.stride);
+      choose_runs(work, block, row, own, products);
       (row.are_twins ? kernels_.multiply_twins : kernels_.multiply_positions)(products);
     }
   }
@@ -168,9 +179,9 @@ class BlockInput {
   }
 
   // Rows of zeros are left out: they are not worth the time.
-  void choose_runs(const Work& work, std::int64_t block, const Row& row, std::int64_t column,
+  void choose_runs(const Work& work, std::int64_t block, const Row& row, const Range& columns,
                    BlockProducts& products) const {
-    const std::int64_t at[] = {row.d, row.h, column};
+    const std::int64_t at[] = {row.d, row.h, columns.begin};
     std::size_t own = 0;
     for (int axis = 0; axis < kMaxConvRank; ++axis) {
       const ConvAxis& a = axes_[static_cast<std::size_t>(axis)];
@@ -180,41 +191,40 @@ class BlockInput {
     products.runs = taps.runs[work.blocks - 1].data();
     const auto per_block = static_cast<std::int64_t>(taps.taps.size());
     const std::int64_t blocks = std::min(panel_blocks_, n_.outputs.blocks() - block);
-    const bool is_last = block + blocks == n_.outputs.blocks();
-    products.short_runs = is_last && products.short_length > 0 ? per_block : 0;
-    products.run_count = blocks * per_block - products.short_runs;
-    const int checked = work.are_finite ? 2 : 3;  // axes that are looked at
-    bool has_all = true;
-    for (int axis = 0; axis < checked; ++axis) {
-      has_all = has_all && axes_[static_cast<std::size_t>(axis)].has_all_outputs(at[axis]);
+    const bool has_short = block + blocks == n_.outputs.blocks() && products.short_length > 0;
+    const std::int64_t whole = blocks - (has_short ? 1 : 0);
+    products.run_count = whole * per_block;
+    products.short_runs = has_short ? per_block : 0;
+    const bool checks_columns = !work.are_finite || pieces_.are_many();
+    if (axes_[0].has_all_outputs(row.d) && axes_[1].has_all_outputs(row.h) && !checks_columns) {
+      return;
     }
-    if (has_all) return;
     BlockRun* const kept = reinterpret_cast<BlockRun*>(work.list);
-    keep_runs(taps.taps, at, checked, kept, products);
+    const std::int64_t count =
+        keep_runs(taps, {row.d, row.h}, checks_columns ? &columns : nullptr, work, blocks, kept);
+    products.runs = kept;
+    products.run_count = whole * count;
+    products.short_runs = has_short ? count : 0;
   }
 
-  // Those of taps that have an output.
-  void keep_runs(const std::vector<Tap>& taps, const std::int64_t (&at)[kMaxConvRank], int axes,
-                 BlockRun* kept, BlockProducts& products) const {
-    const auto has_output = [&](const Tap& tap) {
-      for (int axis = 0; axis < axes; ++axis) {
-        const ConvAxis& a = axes_[static_cast<std::size_t>(axis)];
-        if (!a.has_output(at[axis], tap.shift[axis], tap.plane[axis])) return false;
+  // Those of taps that have an output; how many there are for each block.
+  std::int64_t keep_runs(const TapClass& taps, const std::int64_t (&at)[2], const Range* columns,
+                         const Work& work, std::int64_t blocks, BlockRun* kept) const {
+    const std::vector<BlockRun>& all = taps.runs[work.blocks - 1];
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < taps.taps.size(); ++i) {
+      const Tap& tap = taps.taps[i];
+      if (axes_[0].has_output(at[0], tap.shift[0], tap.plane[0]) &&
+          axes_[1].has_output(at[1], tap.shift[1], tap.plane[1]) &&
+          (columns == nullptr || reaches_output(axes_[2], *columns, tap.shift[2], tap.plane[2]))) {
+        kept[count++] = all[i];
       }
-      return true;
-    };
-    const BlockRun* from = products.runs;
-    BlockRun* to = kept;
-    const auto keep = [&](std::int64_t& count) {
-      BlockRun* const first = to;
-      for (std::int64_t i = 0; i < count; ++i, ++from) {
-        if (has_output(taps[static_cast<std::size_t>(i) % taps.size()])) *to++ = *from;
-      }
-      count = to - first;
-    };
-    keep(products.run_count);
-    keep(products.short_runs);
-    products.runs = kept;
+    }
+    const std::int64_t weights = n_.taps * n_.width * work.blocks * n_.width;
+    for (std::int64_t i = count; i < blocks * count; ++i) {
+      kept[i] = {kept[i - count].left + output_pitch_, kept[i - count].right + weights};
+    }
+    return count;
   }
 
   const ConvShape s_;
@@ -223,6 +233,7 @@ class BlockInput {
   const OutputPlanes planes_;
   const std::int64_t output_pitch_, plane_pitch_, result_pitch_;
   const std::int64_t panel_blocks_;  // of outputs, whose weights are used together
+  const RowPieces pieces_;
   std::vector<ConvAxis> axes_;
   std::vector<TapClass> classes_;
 };

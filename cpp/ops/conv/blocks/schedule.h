@@ -45,7 +45,7 @@ class BlockSchedule {
     if (cut == Cut::parts) {
       cut_into_parts(wanted, budget);
     } else if (cut == Cut::inputs) {
-      cut_by_inputs(1, true);
+      cut_by_inputs(wanted, true);
     } else {
       cut_by_outputs(wanted, budget);
     }
@@ -101,6 +101,8 @@ class BlockSchedule {
     }
     add_layout(
         {n_.outputs.all_blocks(), s_.makes_input, s_.makes_weight, s_.makes_bias, false, parts});
+    // Results alone are cut as fine as their tiles.
+    if (!s_.makes_weight && !s_.makes_bias) parts *= kTasksPerThread;
     add_tasks(parts, 1, 1);
   }
 
@@ -114,12 +116,47 @@ class BlockSchedule {
     add_tasks(parts, ranges, 1);
     if (!s_.makes_input) return;
     const bool by_inputs = cut == Cut::outputs_and_inputs;
-    cut_by_inputs(by_inputs ? 1 : kTasksPerThread * wanted, by_inputs);
+    const auto weight_tasks = static_cast<std::int64_t>(tasks.size());
+    cut_by_inputs(wanted, by_inputs);
+    deal(weight_tasks, wanted);
   }
 
-  void cut_by_inputs(std::int64_t tile_parts, bool by_inputs) {
+  // Workers begin at different places of the list: each with weights, whose tasks are larger.
+  void deal(std::int64_t weight_tasks, std::int64_t workers) {
+    const std::vector<Task> all = std::move(tasks);
+    const std::int64_t others = static_cast<std::int64_t>(all.size()) - weight_tasks;
+    tasks.clear();
+    for (std::int64_t worker = 0; worker < workers; ++worker) {
+      const Range weights = share_of(weight_tasks, workers, worker);
+      const Range inputs = share_of(others, workers, worker);
+      tasks.insert(tasks.end(), all.begin() + weights.begin, all.begin() + weights.end);
+      tasks.insert(tasks.end(), all.begin() + weight_tasks + inputs.begin,
+                   all.begin() + weight_tasks + inputs.end);
+    }
+  }
+
+  void cut_by_inputs(std::int64_t wanted, bool by_inputs) {
+    std::int64_t tile_parts = by_inputs ? 1 : kTasksPerThread * wanted;
     add_layout({n_.outputs.all_blocks(), true, false, false, by_inputs, tile_parts});
-    add_tasks(tile_parts, 1, by_inputs ? n_.inputs.all_pairs() : 1);
+    by_inputs ? add_input_tasks(wanted) : add_tasks(tile_parts, 1, 1);
+  }
+
+  // A pair each, but those that the workers cannot share evenly: of these, each has some tiles.
+  void add_input_tasks(std::int64_t workers) {
+    if (!fits) return;
+    const BlockLayout<Sum>& layout = layouts.back();
+    const std::int64_t tiles = layout.tiles.count(), pairs = n_.inputs.all_pairs();
+    const std::int64_t whole = tiles < workers ? pairs : pairs / workers * workers;
+    const Range outputs{0, n_.outputs.all_pairs()};
+    for (std::int64_t worker = 0; worker < workers; ++worker) {
+      const Range own = share_of(whole, workers, worker);
+      for (std::int64_t pair = own.begin; pair < own.end; ++pair) {
+        tasks.push_back({&layout, {0, tiles}, outputs, {pair, pair + 1}, 0});
+      }
+      for (std::int64_t pair = whole; pair < pairs; ++pair) {
+        tasks.push_back({&layout, share_of(tiles, workers, worker), outputs, {pair, pair + 1}, 0});
+      }
+    }
   }
 
   // Whether all of `output`, with some room for zeros, may be brought once for all.

@@ -39,11 +39,14 @@ class BlockWeight {
     const Sum* output;  // the blocks of these pairs, if lanes are outputs; else all
     std::int64_t output_pitch;
     const Sum* input;
-    std::int64_t input_pitch;
-    Range pairs;  // of blocks of lanes
-    Sum* sums;    // of all pairs
+    std::int64_t input_pitch, input_step;  // between blocks and between positions
+    Range pairs;                           // of blocks of lanes
+    Sum* sums;                             // of all pairs
     char* lists;
   };
+
+  // In blocks, or between folds.
+  std::int64_t input_step() const { return input_step_; }
 
   // Lists of runs, how long they are, and columns.
   std::size_t list_bytes() const {
@@ -150,7 +153,7 @@ class BlockWeight {
       const std::int64_t input_h =
           h * height.stride - height.padding + row % height.kernel * height.dilation;
       if (input_d < 0 || input_d >= depth.in || input_h < 0 || input_h >= height.in) continue;
-      const std::int64_t input = tile.input.place(image, input_d, input_h, 0) * input_step_;
+      const std::int64_t input = tile.input.place(image, input_d, input_h, 0) * work.input_step;
       runs(work, row)[run_counts(work)[row]++] =
           n_.has_lanes_on_inputs ? BlockRun{output, input} : BlockRun{input, output};
     }
@@ -199,9 +202,9 @@ class BlockWeight {
   void add_tap(const Work& work, std::int64_t kernel_row, const TapColumns& columns,
                const Range& rows, const Operands& o, bool is_first, Sum* sums) const {
     const std::int64_t tap = kernel_row * s_.kernel[2] + columns.tap;
-    const std::int64_t input_at = columns.input * input_step_;
+    const std::int64_t input_at = columns.input * work.input_step;
     const std::int64_t output_at = columns.output * n_.width;
-    const std::int64_t input_step = s_.stride[2] * input_step_;
+    const std::int64_t input_step = s_.stride[2] * work.input_step;
     BlockProducts products{};
     products.left = o.left + rows.begin + (n_.has_lanes_on_inputs ? output_at : input_at);
     products.left_step = n_.has_lanes_on_inputs ? n_.width : input_step;

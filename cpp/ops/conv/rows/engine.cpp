@@ -239,14 +239,18 @@ class RowsEngine : public WatchingEngine {
                {0, s_.out[1]});
     for (std::int64_t slice = 0; slice < s_.kernel[0]; ++slice) {
       const std::int64_t d = output_of(0, cut.d, slice);
-      for (std::int64_t h = rows.begin; is_inside(0, d) && h < rows.end; ++h) {
-        Number* const row = source(b) + row_at(cut, slice, h);
-        Number* const own = row + (inside.begin - first) * s_.outputs;
-        const std::int64_t count = (end - first) * s_.outputs + kNumbersAtOnce - 1;
-        std::fill(row, own, Number{});
+      if (!is_inside(0, d) || rows.size() <= 0) continue;
+      Number* const to = source(b) + row_at(cut, slice, rows.begin);
+      const std::int64_t count = (end - first) * s_.outputs + kNumbersAtOnce - 1;
+      for (std::int64_t i = 0; i < rows.size(); ++i) {
+        Number* const row = to + i * row_numbers_;
+        std::fill(row, row + (inside.begin - first) * s_.outputs, Number{});
         std::fill(row + (inside.end - first) * s_.outputs, row + count, Number{});
-        rows_.bring(b.output, {cut.image, d, h}, inside, own, spare(b));
-        if constexpr (has_pairs) pairs_->watch({row, count, &found});
+      }
+      rows_.bring_rows(b.output, {cut.image, d, rows.begin}, rows.size(), inside,
+                       to + (inside.begin - first) * s_.outputs, row_numbers_, spare(b));
+      for (std::int64_t i = 0; has_pairs && i < rows.size(); ++i) {
+        pairs_->watch({to + i * row_numbers_, count, &found});
       }
     }
   }
