@@ -71,7 +71,7 @@ class BlockInPlace {
       for_all([&](const Run& run) { by_positions(work, run); });
     } else {
       for (std::int64_t i = 0; i < n_.inputs.all_pairs(); ++i) {
-        const bool is_far = i == 0 && !work.is_near;
+        const bool is_far = i == 0 && !work.is_near && n_.outputs.all_channels() >= panel_;
         for_all([&](const Run& run) { by_channels(pair_of(work, i), run, is_far, joined == 1); });
       }
     }
@@ -143,7 +143,7 @@ class BlockInPlace {
   }
 
   // Numbers of positions times vectors of weights. A few positions at a time while they come from
-  // memory: the next ones are asked for, which CPUs do not foresee of many rows at once.
+  // memory: the next ones are asked for, which CPUs do not foresee of many long rows at once.
   void by_channels(const Pair& pair, const Run& run, bool is_far, bool is_row) const {
     if (!is_far) return write_channels(pair, run);
     const std::int64_t few = 2 * kernels_.most_twins;

@@ -82,7 +82,8 @@ class BlockLayouts {
     TileNeeds needs{planes_ * work.most_output_blocks * n_.width,
                     work.makes_weight ? n_.inputs.all_blocks() * n_.width : 0,
                     work.makes_input ? BlockSizes::kPair * n_.width : 0, work.makes_input, false};
-    needs.by_results = !folds_ && work.makes_input && !work.makes_weight && !work.makes_bias;
+    needs.by_results =
+        n_.taps > 1 && !folds_ && work.makes_input && !work.makes_weight && !work.makes_bias;
     if (folds_) {
       needs.input = work.makes_weight ? ceil_divide(folds_->row_sums(s_.out[2]), s_.out[2]) : 0;
       needs.result = 0;  // row by row

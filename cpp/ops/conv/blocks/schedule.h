@@ -101,8 +101,8 @@ class BlockSchedule {
     }
     add_layout(
         {n_.outputs.all_blocks(), s_.makes_input, s_.makes_weight, s_.makes_bias, false, parts});
-    // Results alone are cut as fine as their tiles.
-    if (!s_.makes_weight && !s_.makes_bias) parts *= kTasksPerThread;
+    // Results alone are cut as fine as their tiles, unless memory is all that there is to wait for.
+    if (!s_.makes_weight && !s_.makes_bias && n_.taps > 1) parts *= kTasksPerThread;
     add_tasks(parts, 1, 1);
   }
 
