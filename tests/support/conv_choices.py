@@ -76,16 +76,17 @@ DTYPES = ("float32", "bfloat16", "float64")
 
 
 def engine_of(case: ConvCase, dtype: str, cpu: str) -> str:
-    """The engines that CPU would run it on, and "half" where their vectors have half their width."""
+    """The engines that CPU would run it on, and "half" where vectors have half their width."""
     why = backops._native.explain_conv(
         case.input_shape, case.weight_shape, case.stride, case.padding, case.dilation, case.groups,
         dtype, *CPUS[cpu],
     )  # fmt: skip
-    chosen = [line for line in why.splitlines() if ": chosen" in line]
-    return " + ".join(
-        line.partition(": chosen")[0].rpartition(": ")[2] + (" half" if "half width" in line else "")
-        for line in chosen
-    )
+    names = []
+    for line in why.splitlines():
+        name, chosen, rest = line.partition(": chosen")
+        if chosen:
+            names.append(name.rpartition(": ")[2] + (" half" if "half width" in rest else ""))
+    return " + ".join(names)
 
 
 def choices() -> str:
