@@ -36,7 +36,9 @@ struct GatherTap {
 
 // target[j * target_step + v * width] = bias[v * weight_pitch] + sum over t of
 // weights[t.weight + v * weight_pitch] * source[t.source + j * source_step + v * width]; all of
-// them are vectors, steps count sums. Null is no bias.
+// them are vectors, steps count sums. Null is no bias. `last_lanes`, if it is not 0: so many lanes
+// of the last vector are there. Of gather_elements, source and target are elements of a tensor, and
+// what is said of them counts elements.
 struct GatherTaps {
   const void* source;
   const void* weights;
@@ -48,6 +50,7 @@ struct GatherTaps {
   std::int64_t count;
   std::int64_t vectors, weight_pitch;  // vectors: of v
   const void* bias = nullptr;
+  int last_lanes = 0;
 };
 
 // sums[(r * sum_columns + c) * width + v * sum_pitch] += sum over j of grad[j * grad_step + v *
@@ -128,6 +131,7 @@ struct ConvKernels {
   void (*to_lanes)(const LaneCopy&);    // elements in, sums out
   void (*from_lanes)(const LaneCopy&);  // sums in, elements out
   void (*gather)(const GatherTaps&);
+  void (*gather_elements)(const GatherTaps&);
   void (*correlate)(const CorrelateTaps&);
   void (*sum)(const SumLanes&);
   void (*multiply_positions)(const BlockProducts&);  // left_pitch is a vector

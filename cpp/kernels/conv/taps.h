@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/announce.h"
 #include "kernels/conv/conv.h"
@@ -29,91 +30,115 @@ BACKOPS_INLINE void add_value(const V& value, const V (&weights)[kTaps], V (&sum
   if constexpr (kTap + 1 < kTaps) add_value<V, kLast, kTap + 1>(value, weights, sums);
 }
 
-template <class V, int kLast, int kTaps, int kCount>
-BACKOPS_INLINE void add_values(const typename V::Sum* from, std::int64_t step,
+// Lanes of a vector that are there: all, or the first ones.
+template <class Kind>
+struct Lanes {
+  Kind kind;
+  int count;
+};
+
+template <class V, int kLast, class Kind, class E, int kTaps, int kCount>
+BACKOPS_INLINE void add_values(const Lanes<Kind>& lanes, const E* from, std::int64_t step,
                                const V (&weights)[kTaps], V (&sums)[kCount]) {
-  add_value<V, kLast, 0>(V::load(from), weights, sums);
-  if constexpr (kLast > 1 - kTaps) add_values<V, kLast - 1>(from - step, step, weights, sums);
+  add_value<V, kLast, 0>(load<V>(lanes.kind, from, lanes.count), weights, sums);
+  if constexpr (kLast > 1 - kTaps) {
+    add_values<V, kLast - 1>(lanes, from - step, step, weights, sums);
+  }
 }
 
 // The same sums in the same order as one tap after the other.
-template <class V, int kTaps, int kCount>
-BACKOPS_INLINE void add_neighbours(const GatherTap* taps, const typename V::Sum* source,
+template <class V, int kTaps, class Kind, class E, int kCount>
+BACKOPS_INLINE void add_neighbours(const Lanes<Kind>& lanes, const GatherTap* taps, const E* source,
                                    std::int64_t step, const typename V::Sum* weights,
                                    V (&sums)[kCount]) {
   V own[kTaps];
   for (int t = 0; t < kTaps; ++t) own[t] = V::load(weights + taps[t].weight);
-  add_values<V, kCount - 1>(source + taps[0].source + (kCount - 1) * step, step, own, sums);
+  add_values<V, kCount - 1>(lanes, source + taps[0].source + (kCount - 1) * step, step, own, sums);
 }
 
-template <class V, int kTaps, int kCount>
-BACKOPS_INLINE void add_up_to(int count, const GatherTap* taps, const typename V::Sum* source,
-                              std::int64_t step, const typename V::Sum* weights,
+template <class V, int kTaps, class Kind, class E, int kCount>
+BACKOPS_INLINE void add_up_to(const Lanes<Kind>& lanes, int count, const GatherTap* taps,
+                              const E* source, std::int64_t step, const typename V::Sum* weights,
                               V (&sums)[kCount]) {
-  if (count == kTaps) return add_neighbours<V, kTaps>(taps, source, step, weights, sums);
-  if constexpr (kTaps > 1) add_up_to<V, kTaps - 1>(count, taps, source, step, weights, sums);
+  if (count == kTaps) return add_neighbours<V, kTaps>(lanes, taps, source, step, weights, sums);
+  if constexpr (kTaps > 1) {
+    add_up_to<V, kTaps - 1>(lanes, count, taps, source, step, weights, sums);
+  }
 }
 
 // kDense: vectors are side by side, which the compiler then knows.
-template <class V, int kCount, bool kDense>
-BACKOPS_INLINE void gather_some(const GatherTaps& a, const typename V::Sum* source,
+template <class V, int kCount, bool kDense, class Kind, class E>
+BACKOPS_INLINE void gather_some(const Lanes<Kind>& lanes, const GatherTaps& a, const E* source,
                                 const typename V::Sum* weights, const typename V::Sum* bias,
-                                typename V::Sum* target) {
+                                E* target) {
   const std::int64_t source_step = kDense ? V::width : a.source_step;
   V sums[kCount];
   const V start = bias == nullptr ? V::fill(0) : V::load(bias);
   for (int i = 0; i < kCount; ++i) sums[i] = start;
-  constexpr int kMost = kCount < 4 ? 1 : kMostNeighbours<V>;  // few sums share little
+  // Few sums share little, and few vectors have lanes that are not there.
+  constexpr int kMost = kCount < 4 || std::is_same_v<Kind, Part> ? 1 : kMostNeighbours<V>;
   for (const GatherTap *tap = a.taps, *end = tap + a.tap_count; tap != end;) {
     int count = 1;
     while (count < kMost && tap + count != end &&
            tap[count].source == tap[count - 1].source - source_step) {
       ++count;
     }
-    add_up_to<V, kMost>(count, tap, source, source_step, weights, sums);
+    add_up_to<V, kMost>(lanes, count, tap, source, source_step, weights, sums);
     tap += count;
   }
   for (int i = 0; i < kCount; ++i) {
     if constexpr (!kDense) {
       announce_writing(target + i * a.target_step,
-                       kGatherSums * a.target_step * std::int64_t{sizeof(typename V::Sum)});
+                       kGatherSums * a.target_step * std::int64_t{sizeof(E)});
     }
-    sums[i].store(target + i * a.target_step);
+    store(lanes.kind, sums[i], target + i * a.target_step, lanes.count);
   }
 }
 
-template <class V, int kCount, bool kDense>
-BACKOPS_INLINE void gather_up_to(const GatherTaps& a, std::int64_t count,
-                                 const typename V::Sum* source, const typename V::Sum* weights,
-                                 const typename V::Sum* bias, typename V::Sum* target) {
-  if (count == kCount) return gather_some<V, kCount, kDense>(a, source, weights, bias, target);
+template <class V, int kCount, bool kDense, class Kind, class E>
+BACKOPS_INLINE void gather_up_to(const Lanes<Kind>& lanes, const GatherTaps& a, std::int64_t count,
+                                 const E* source, const typename V::Sum* weights,
+                                 const typename V::Sum* bias, E* target) {
+  if (count == kCount) {
+    return gather_some<V, kCount, kDense>(lanes, a, source, weights, bias, target);
+  }
   if constexpr (kCount > 1) {
-    gather_up_to<V, kCount - 1, kDense>(a, count, source, weights, bias, target);
+    gather_up_to<V, kCount - 1, kDense>(lanes, a, count, source, weights, bias, target);
   }
 }
 
 // All vectors of a few positions, then the next ones: as they lie in memory.
-template <class V, bool kDense>
+template <class V, class E, bool kDense>
 BACKOPS_FLATTEN void gather_row(const GatherTaps& args) {
   const GatherTaps a = args;
+  const std::int64_t whole = a.last_lanes == 0 ? a.vectors : a.vectors - 1;
   for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
-    const auto* source = static_cast<const typename V::Sum*>(a.source) + first * a.source_step;
+    const auto* source = static_cast<const E*>(a.source) + first * a.source_step;
     const auto* weights = static_cast<const typename V::Sum*>(a.weights);
     const auto* bias = static_cast<const typename V::Sum*>(a.bias);
-    auto* target = static_cast<typename V::Sum*>(a.target) + first * a.target_step;
-    for (std::int64_t v = 0; v < a.vectors; ++v) {
-      gather_up_to<V, kGatherSums, kDense>(a, count, source, weights, bias, target);
+    auto* target = static_cast<E*>(a.target) + first * a.target_step;
+    for (std::int64_t v = 0; v < whole; ++v) {
+      gather_up_to<V, kGatherSums, kDense>(Lanes<Whole>{{}, V::width}, a, count, source, weights,
+                                           bias, target);
       source += V::width;
       weights += a.weight_pitch;
       if (bias != nullptr) bias += a.weight_pitch;
       target += V::width;
     }
+    if (a.last_lanes > 0) {
+      gather_up_to<V, kGatherSums, kDense>(Lanes<Part>{{}, a.last_lanes}, a, count, source, weights,
+                                           bias, target);
+    }
   });
 }
 
-template <class V>
+// Elements of tensors that are converted are seldom as dense.
+template <class V, class E>
 void gather_taps(const GatherTaps& a) {
-  a.source_step == V::width ? gather_row<V, true>(a) : gather_row<V, false>(a);
+  if constexpr (std::is_same_v<E, typename V::Sum>) {
+    if (a.source_step == V::width) return gather_row<V, E, true>(a);
+  }
+  gather_row<V, E, false>(a);
 }
 
 // kDense: columns of the input are side by side.

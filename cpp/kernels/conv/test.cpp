@@ -183,6 +183,39 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, st
   CHECK(equal_bytes(target, expected));
 }
 
+// Elements of a tensor whose positions have so many channels side by side: the last vector need not
+// be whole. Nothing beside the targets is written. Sums of few small whole numbers, which all
+// dtypes have.
+void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t count,
+                          std::int64_t channels) {
+  Random random(static_cast<std::uint64_t>(taps * 100 + count));
+  const std::int64_t bytes = bytes_of(k.dtype), step = channels + 1, positions = count + taps;
+  const std::int64_t vectors = (channels + k.width - 1) / k.width;
+  Memory source(((positions - 1) * step + channels) * bytes, 0);
+  for (std::int64_t i = 0; i < (positions - 1) * step + channels; ++i) {
+    write_element(k.dtype, static_cast<double>(random.integer(-2, 2)), source.data() + i * bytes);
+  }
+  const std::int64_t weight_pitch = (taps + 1) * k.width;
+  const Memory weights = whole_numbers(k, vectors * weight_pitch, random);
+  std::vector<GatherTap> list;
+  for (std::int64_t t = 0; t < taps; ++t) list.push_back({(taps - 1 - t) * step, t * k.width});
+  Memory target(count * step * bytes, 0), expected(count * step * bytes, 0);
+  for (std::int64_t j = 0; j < count; ++j) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      double sum = 0;
+      for (const GatherTap& tap : list) {
+        const std::int64_t weight = c / k.width * weight_pitch + tap.weight + c % k.width;
+        sum += read_sum(k, weights, weight) *
+               read_element(k.dtype, source.data() + (tap.source + j * step + c) * bytes);
+      }
+      write_element(k.dtype, sum + 0.0, expected.data() + (j * step + c) * bytes);
+    }
+  }
+  k.gather_elements({source.data(), weights.data(), list.data(), taps, step, target.data(), step,
+                     count, vectors, weight_pitch, nullptr, static_cast<int>(channels % k.width)});
+  CHECK(equal_bytes(target, expected));
+}
+
 // Steps are in vectors.
 struct CorrelateSteps {
   std::int64_t column, grad, input;
@@ -370,6 +403,11 @@ void test_row(const ConvKernels& k) {
         test_gather(k, taps, count, 1, 1, step, step == 3);
         test_gather(k, taps, count, 3, 4, step + 2, step == 1);
       }
+    }
+  }
+  for (const std::int64_t taps : {1, 3, 5}) {
+    for (const std::int64_t channels : {1, 7, 8, 16, 17, 45, 64}) {
+      for (const std::int64_t count : {1, 2, 8, 13}) test_gather_elements(k, taps, count, channels);
     }
   }
   for (std::int64_t rows = 1; rows <= 17; ++rows) {

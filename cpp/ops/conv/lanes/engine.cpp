@@ -60,8 +60,7 @@ class LanesEngine : public ConvEngine {
     blocks_of_task_ = std::clamp<std::int64_t>(parts_ * blocks_ / (4 * task.cuts.threads), 1,
                                                std::min(blocks_, kMostBlocksOfTask));
     blocks_at_once_ = std::min(blocks_of_task_, kMostBlocksAtOnce);
-    const bool are_sums = size_of(task.dtype) == sizeof(Sum) && task.rounding == Rounding::none;
-    if (are_sums && InPlace<Sum>::fits(s_, width_)) {
+    if (task.rounding == Rounding::none && InPlace<Sum>::fits(s_, kernels_)) {
       in_place_ = std::make_unique<const InPlace<Sum>>(s_, kernels_);
     }
     place_tile();

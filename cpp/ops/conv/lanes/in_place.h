@@ -1,6 +1,7 @@
-// Products of depthwise convolutions where the channels of all tensors lie side by side, in the
-// type of the sums: vectors are read and written in place. There are no zeros around tensors;
-// positions near borders are worked on apart, by the taps that they have.
+// Products of depthwise convolutions where the channels of all tensors lie side by side: vectors
+// are read and written in place. There are no zeros around tensors; positions near borders are
+// worked on apart, by the taps that they have. Weight products want tensors of the type of the
+// sums, and channels that fill vectors.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,9 @@ class InPlace {
  public:
   InPlace(const ConvShape& shape, const ConvKernels& kernels)
       : batch_(shape.batch),
+        channels_(shape.groups),
         kernels_(kernels),
+        element_bytes_(static_cast<std::int64_t>(size_of(kernels.dtype))),
         height_axis_(height_of(shape)),
         height_(shape, height_axis_),
         row_(shape, 2),
@@ -29,20 +32,21 @@ class InPlace {
     for (const ResidueClass& own : row_.classes) input_columns_.push_back(inputs_of(row_, own));
   }
 
-  // One channel in each group, whole vectors of them, and few positions near borders: those have
-  // short runs.
-  static bool fits(const ConvShape& s, std::int64_t width) {
+  // One channel in each group, and few positions near borders: those have short runs.
+  static bool fits(const ConvShape& s, const ConvKernels& kernels) {
+    const bool are_sums = size_of(kernels.dtype) == sizeof(Sum);
+    const bool fill_vectors = s.groups % kernels.width == 0;
+    if ((s.makes_weight || s.makes_bias) && !(are_sums && fill_vectors)) return false;
     const ConvAxis height(s, height_of(s)), other(s, 1 - height_of(s)), row(s, 2);
     const auto has_few_borders = [](const ConvAxis& a) {
       return a.reach <= kMostReach && a.padding >= 0 && a.padding <= a.reach;
     };
     const auto is_long = [](const ConvAxis& a) { return a.in >= 2 * a.reach; };
-    return s.inputs == s.groups && s.outputs == s.groups && s.groups % width == 0 &&
-           other.is_trivial() && has_few_borders(height) && has_few_borders(row) &&
-           (is_long(height) || is_long(row));
+    return s.inputs == s.groups && s.outputs == s.groups && other.is_trivial() &&
+           has_few_borders(height) && has_few_borders(row) && (is_long(height) || is_long(row));
   }
 
-  static bool takes(const ConvBuffers& b) {
+  bool takes(const ConvBuffers& b) const {
     return takes(b.output) && takes(b.input) && takes(b.input_product);
   }
 
@@ -92,20 +96,21 @@ class InPlace {
   };
   using Segments = std::vector<Segment>;
 
-  // Where a block of a tensor begins, and how far apart neighbours are, in sums.
+  // Where a block of a tensor begins, and how far apart neighbours are, in elements.
   struct Plane {
-    Sum* data;
-    std::int64_t row, column;
-    Sum* at(std::int64_t h, std::int64_t w) const { return data + h * row + w * column; }
+    char* data;
+    std::int64_t row, column, element_bytes;
+    char* at(std::int64_t h, std::int64_t w) const {
+      return data + (h * row + w * column) * element_bytes;
+    }
   };
 
-  static bool takes(const Activation& tensor) {
-    constexpr std::int64_t kBytes = sizeof(Sum);
-    const auto is_whole = [](std::int64_t bytes) { return bytes % kBytes == 0; };
+  bool takes(const Activation& tensor) const {
+    const auto is_whole = [this](std::int64_t bytes) { return bytes % element_bytes_ == 0; };
     return tensor.data == nullptr ||
-           (tensor.channel_stride_bytes == kBytes && is_whole(tensor.image_stride_bytes) &&
+           (tensor.channel_stride_bytes == element_bytes_ && is_whole(tensor.image_stride_bytes) &&
             std::all_of(tensor.stride_bytes, tensor.stride_bytes + kMaxConvRank, is_whole) &&
-            reinterpret_cast<std::uintptr_t>(tensor.data) % sizeof(Sum) == 0);
+            is_whole(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(tensor.data))));
   }
 
   // Those of `whole` have all taps; the others are listed one by one.
@@ -154,10 +159,10 @@ class InPlace {
   static int height_of(const ConvShape& s) { return ConvAxis(s, 0).is_trivial() ? 1 : 0; }
 
   Plane plane_of(const Activation& tensor, std::int64_t image, std::int64_t block) const {
-    constexpr std::int64_t kBytes = sizeof(Sum);
-    Sum* const data = reinterpret_cast<Sum*>(tensor.data + image * tensor.image_stride_bytes);
-    return {data + block * kernels_.width, tensor.stride_bytes[height_axis_] / kBytes,
-            tensor.stride_bytes[2] / kBytes};
+    char* const data = tensor.data + image * tensor.image_stride_bytes;
+    return {data + block * kernels_.width * element_bytes_,
+            tensor.stride_bytes[height_axis_] / element_bytes_,
+            tensor.stride_bytes[2] / element_bytes_, element_bytes_};
   }
 
   // Calls body(h, w, goes down, count) for runs of a segment of columns in these rows: along rows
@@ -197,7 +202,7 @@ class InPlace {
     Sum* const sums =
         work.weight_sums + (row_taps.begin * x.kernel + columns.taps.begin) * kernels_.width;
     for_runs(rows, columns, [&](std::int64_t h, std::int64_t w, bool down, std::int64_t count) {
-      const Sum* const window = input.at(
+      const char* const window = input.at(
           h * y.stride - y.padding, w * x.stride - x.padding + columns.taps.begin * x.dilation);
       kernels_.correlate({output.at(h, w), window, offsets, row_taps.size(), columns.taps.size(),
                           x.dilation * input.column, down ? output.row : output.column,
@@ -254,17 +259,23 @@ class InPlace {
     const std::int64_t column_step = row_.plane_stride * output.column;
     const Plane result = plane_of(work.buffers.input_product, image, work.first_block);
     for_runs(rows, columns, [&](std::int64_t h, std::int64_t w, bool down, std::int64_t count) {
-      kernels_.gather(
-          {output.at(first_row, first_column) + h * row_step + w * column_step, work.weights, taps,
-           tap_count, down ? row_step : column_step,
+      kernels_.gather_elements(
+          {output.at(first_row, first_column) + (h * row_step + w * column_step) * element_bytes_,
+           work.weights, taps, tap_count, down ? row_step : column_step,
            result.at(y.first_input + h * height_.stride, x.first_input + w * row_.stride),
            down ? height_.stride * result.row : row_.stride * result.column, count, work.blocks,
-           work.weight_pitch, work.bias});
+           work.weight_pitch, work.bias, last_lanes(work)});
     });
   }
+  // Of the last block, if it is not whole.
+  int last_lanes(const Work& work) const {
+    const std::int64_t left = channels_ - (work.first_block + work.blocks - 1) * kernels_.width;
+    return left < kernels_.width ? static_cast<int>(left) : 0;
+  }
 
-  const std::int64_t batch_;
+  const std::int64_t batch_, channels_;
   const ConvKernels& kernels_;
+  const std::int64_t element_bytes_;
   const int height_axis_;
   const ConvAxis height_, row_;
   const Segments output_rows_, output_columns_;
