@@ -117,7 +117,8 @@ CAPABILITIES = ("amx", "avx512_bf16", "avx512", "avx2", "neon")
 
 # By operator, and by the capability of the CPU that was measured.
 Table = dict[tuple[str, str], tuple[Rule, ...]]
-# Backward: what is in no rule was faster here, or was not measured.
+# Backward, what is in no rule was faster here, or was not measured. Forward, they are exceptions to
+# the table below.
 PYTORCH_IS_FASTER: Table = {
     # Xeon, 512-bit units, two cores, 2026-11-16.
     ("conv_backward", "avx512"): (
@@ -157,7 +158,7 @@ PYTORCH_IS_FASTER: Table = {
         Rule("0.7 to 0.9", FLOAT32, outputs=(1, 2), depthwise=False),
     ),
 }  # fmt: skip
-# Forward: what is in no rule was faster there, or was not measured. For float16 see `are_for_us`.
+# Forward, what is in no rule was faster there, or was not measured. For float16 see `are_for_us`.
 BACKOPS_IS_FASTER: Table = {
     # AMD EPYC (Zen 4), 256-bit units, two cores, 2026-11-18, beside other work: most lines were
     # disturbed, so ratios near 1 are to be measured again. Other layers 0.2 to 6.
@@ -211,13 +212,18 @@ def pytorch_has_float16() -> bool:
 
 def active(operator: str) -> tuple[Rule, ...]:
     """The rules for this CPU."""
-    table = PYTORCH_IS_FASTER if operator.endswith("backward") else BACKOPS_IS_FASTER
-    return table.get((operator, capability()), ())
+    key = operator, capability()
+    return PYTORCH_IS_FASTER.get(key, ()) + BACKOPS_IS_FASTER.get(key, ())
 
 
 def are_for_us(operator: str, layer: Layer) -> bool:
     """Whether a layer is faster here, as far as is known."""
     if layer.dtype is torch.float16 and not pytorch_has_float16():
         return True
-    is_named = any(rule.holds(layer) for rule in active(operator))
-    return not is_named if operator.endswith("backward") else is_named
+
+    def is_in(table: Table) -> bool:
+        return any(rule.holds(layer) for rule in table.get((operator, capability()), ()))
+
+    if is_in(PYTORCH_IS_FASTER):
+        return False
+    return operator.endswith("backward") or is_in(BACKOPS_IS_FASTER)
