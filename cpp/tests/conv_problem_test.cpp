@@ -319,7 +319,7 @@ void test_forced_engine_is_one_that_takes_the_problem() {
               "param: BACKOPS_ENGINE is 'lanes', which does not take one group: lanes are groups");
   CHECK_EQUAL(forced("gemm"),
               "param: BACKOPS_ENGINE is 'gemm', expected one of lanes, blocks, folded, rows, "
-              "matrix, plain");
+              "matrix, pairs, plain");
 }
 
 }  // namespace
