@@ -1,5 +1,6 @@
 """Which calls come here without benchmark=True, and which stay with PyTorch."""
 
+import dataclasses
 from itertools import product
 
 import pytest
@@ -191,9 +192,19 @@ def test_wrong_calls_are_refused_in_our_words(table):
 
 def test_table_names_capabilities_there_are():
     capabilities = {*rules.CAPABILITIES, "generic"}
-    backward, forward = rules.PYTORCH_IS_FASTER, rules.BACKOPS_IS_FASTER
-    assert {*backward} <= {*product(("conv_backward", "conv_transpose_backward"), capabilities)}
-    assert {*forward} <= {*product(("conv", "conv_transpose"), capabilities)}
+    forward = {*product(("conv", "conv_transpose"), capabilities)}
+    backward = {*product(("conv_backward", "conv_transpose_backward"), capabilities)}
+    assert {*rules.PYTORCH_IS_FASTER} <= forward | backward
+    assert {*rules.BACKOPS_IS_FASTER} <= forward
+
+
+def test_forward_rules_have_exceptions(monkeypatch):
+    key = "conv", rules.capability()
+    monkeypatch.setattr(rules, "BACKOPS_IS_FASTER", {key: (Rule("", FLOAT32),)})
+    monkeypatch.setattr(rules, "PYTORCH_IS_FASTER", {key: (Rule("", FLOAT32, inputs=(1, 4)),)})
+    few, many = dataclasses.replace(LAYER, inputs=4), dataclasses.replace(LAYER, inputs=5)
+    assert [rules.are_for_us("conv", layer) for layer in (few, many)] == [False, True]
+    assert rules.are_for_us("conv_backward", few)
 
 
 def test_tiny_pools_stay_with_pytorch():

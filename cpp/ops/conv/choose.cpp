@@ -163,7 +163,10 @@ double rows_cycles(const ConvTask& task, VectorSize size) {
   if (!s.makes_weight) return kLongRuns * blocks_cycles(task, size) / pairs;
   const double vectors = as_double(ceil_divide(s.outputs, width_of(task, size))) *
                          s.multiplications() / as_double(s.outputs);
-  return cycles_of_vectors(task, vectors / pairs, size, kProductRate);
+  // Rows of small images are short runs, each brought on its own.
+  constexpr double kRowSteps = 6;
+  const double steps = as_double(ceil_divide(s.out[2], 2));
+  return cycles_of_vectors(task, vectors / pairs, size, kProductRate) * (1 + kRowSteps / steps);
 }
 
 // ---- matrix ----
