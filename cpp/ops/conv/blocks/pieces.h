@@ -37,13 +37,13 @@ class RowPieces {
   // In products of a column and a tap. Sums of fewer columns would wait for each other; beginning
   // a piece costs something as well.
   static double cost(const ConvAxis& a, const Range& columns) {
-    constexpr std::int64_t kLeastColumns = 2;
+    constexpr std::int64_t kLeastColumns = 4, kBeginning = 4;
     const ResidueClass& all = a.classes.front();
     std::int64_t taps = 0;
     for (std::size_t i = 0; i < all.taps.size(); ++i) {
       taps += reaches_output(a, columns, all.shifts[i], all.planes[i]) ? 1 : 0;
     }
-    return static_cast<double>(taps * std::max(columns.size(), kLeastColumns) + 1);
+    return static_cast<double>(taps * std::max(columns.size(), kLeastColumns) + kBeginning);
   }
 
   // Where taps change, but for pieces that are cheaper as one with the piece before.
