@@ -145,8 +145,9 @@ std::string refuse_row_windows(const ConvTask& task, std::int64_t channels) {
 std::string refuse_rows(const ConvTask& task) {
   const ConvShape& s = task.shape;
   if (s.makes_weight) {
-    if (s.makes_input) return "two products together";
-    if (row_pairs(task, VectorSize::full) == nullptr) return "weight products but of pairs";
+    if (s.makes_input) return "two products at once";
+    if (row_pairs(task, VectorSize::full) == nullptr)
+      return "a weight product of other numbers than bfloat16 pairs";
     return refuse_row_windows(task, s.inputs);
   }
   if (!s.is_turned || !s.makes_input) return "an input product that is not turned";
