@@ -8,11 +8,11 @@
 namespace backops::acl {
 namespace {
 
-constexpr OperatorNames kForward{
+constexpr OperatorNames kPool2dForward{
     "aclnnAvgPool2dGetWorkspaceSize",
     "aclnnAvgPool2d",
     {{"input", "self"}, {"output", "out"}, {"stride", "strides"}, {"padding", "paddings"}}};
-constexpr OperatorNames kBackward{
+constexpr OperatorNames kPool2dBackward{
     "aclnnAvgPool2dBackwardGetWorkspaceSize", "aclnnAvgPool2dBackward", {{"input", "self"}}};
 
 void check_product(const Product& product) {
@@ -69,7 +69,7 @@ aclnnStatus aclnnAvgPool2dGetWorkspaceSize(const aclTensor* self, const aclIntAr
                                            int64_t divisorOverride, int8_t cubeMathType,
                                            aclTensor* out, uint64_t* workspaceSize,
                                            aclOpExecutor** executor) {
-  return first_stage(kForward, workspaceSize, executor, [&] {
+  return first_stage(kPool2dForward, workspaceSize, executor, [&] {
     return plan_avg_pool2d({std::nullopt, {"self", self}, {"out", out}},
                            {{"kernelSize", kernelSize},
                             IntArrayArgument::optional("strides", strides),
@@ -83,7 +83,7 @@ aclnnStatus aclnnAvgPool2dGetWorkspaceSize(const aclTensor* self, const aclIntAr
 
 aclnnStatus aclnnAvgPool2d(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                            aclrtStream stream) {
-  return second_stage(kForward, workspace, workspaceSize, executor, stream);
+  return second_stage(kPool2dForward, workspace, workspaceSize, executor, stream);
 }
 
 aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(
@@ -91,7 +91,7 @@ aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(
     const aclIntArray* stride, const aclIntArray* padding, bool ceilMode, bool countIncludePad,
     int64_t divisorOverride, int8_t cubeMathType, aclTensor* gradInput, uint64_t* workspaceSize,
     aclOpExecutor** executor) {
-  return first_stage(kBackward, workspaceSize, executor, [&] {
+  return first_stage(kPool2dBackward, workspaceSize, executor, [&] {
     return plan_avg_pool2d(
         {TensorArgument("gradOutput", gradOutput), {"self", self}, {"gradInput", gradInput}},
         {{"kernelSize", kernelSize},
@@ -106,5 +106,5 @@ aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(
 
 aclnnStatus aclnnAvgPool2dBackward(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                                    aclrtStream stream) {
-  return second_stage(kBackward, workspace, workspaceSize, executor, stream);
+  return second_stage(kPool2dBackward, workspace, workspaceSize, executor, stream);
 }

@@ -6,11 +6,11 @@
 namespace backops::acl {
 namespace {
 
-constexpr OperatorNames kForward{
+constexpr OperatorNames kPool3dForward{
     "aclnnAvgPool3dGetWorkspaceSize", "aclnnAvgPool3d", {{"input", "self"}, {"output", "out"}}};
-constexpr OperatorNames kBackward{"aclnnAvgPool3dBackwardGetWorkspaceSize",
-                                  "aclnnAvgPool3dBackward",
-                                  {{"input", "self"}, {"grad_input", "output"}}};
+constexpr OperatorNames kPool3dBackward{"aclnnAvgPool3dBackwardGetWorkspaceSize",
+                                        "aclnnAvgPool3dBackward",
+                                        {{"input", "self"}, {"grad_input", "output"}}};
 
 Planned plan_avg_pool3d(const PoolTensors& tensors, const WindowArguments& windows) {
   const Product& product = current_product();
@@ -33,7 +33,7 @@ aclnnStatus aclnnAvgPool3dGetWorkspaceSize(const aclTensor* self, const aclIntAr
                                            bool ceilMode, bool countIncludePad,
                                            int64_t divisorOverride, aclTensor* out,
                                            uint64_t* workspaceSize, aclOpExecutor** executor) {
-  return first_stage(kForward, workspaceSize, executor, [&] {
+  return first_stage(kPool3dForward, workspaceSize, executor, [&] {
     return plan_avg_pool3d({std::nullopt, {"self", self}, {"out", out}},
                            {{"kernelSize", kernelSize},
                             IntArrayArgument::optional("stride", stride),
@@ -46,14 +46,14 @@ aclnnStatus aclnnAvgPool3dGetWorkspaceSize(const aclTensor* self, const aclIntAr
 
 aclnnStatus aclnnAvgPool3d(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                            aclrtStream stream) {
-  return second_stage(kForward, workspace, workspaceSize, executor, stream);
+  return second_stage(kPool3dForward, workspace, workspaceSize, executor, stream);
 }
 
 aclnnStatus aclnnAvgPool3dBackwardGetWorkspaceSize(
     const aclTensor* gradOutput, const aclTensor* self, const aclIntArray* kernelSize,
     const aclIntArray* stride, const aclIntArray* padding, bool ceilMode, bool countIncludePad,
     int64_t divisorOverride, aclTensor* output, uint64_t* workspaceSize, aclOpExecutor** executor) {
-  return first_stage(kBackward, workspaceSize, executor, [&] {
+  return first_stage(kPool3dBackward, workspaceSize, executor, [&] {
     return plan_avg_pool3d(
         {TensorArgument("gradOutput", gradOutput), {"self", self}, {"output", output}},
         {{"kernelSize", kernelSize},
@@ -67,5 +67,5 @@ aclnnStatus aclnnAvgPool3dBackwardGetWorkspaceSize(
 
 aclnnStatus aclnnAvgPool3dBackward(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                                    aclrtStream stream) {
-  return second_stage(kBackward, workspace, workspaceSize, executor, stream);
+  return second_stage(kPool3dBackward, workspace, workspaceSize, executor, stream);
 }

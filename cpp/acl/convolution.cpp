@@ -5,7 +5,7 @@
 namespace backops::acl {
 namespace {
 
-constexpr OperatorNames kNames{"aclnnConvolutionGetWorkspaceSize", "aclnnConvolution", {}};
+constexpr OperatorNames kConvolution{"aclnnConvolutionGetWorkspaceSize", "aclnnConvolution", {}};
 
 Planned plan_convolution(const TensorArgument& input, const TensorArgument& weight,
                          const std::optional<TensorArgument>& bias, const TensorArgument& output,
@@ -36,7 +36,7 @@ aclnnStatus aclnnConvolutionGetWorkspaceSize(const aclTensor* input, const aclTe
                                              const aclIntArray* outputPadding, const int64_t groups,
                                              aclTensor* output, int8_t cubeMathType,
                                              uint64_t* workspaceSize, aclOpExecutor** executor) {
-  return first_stage(kNames, workspaceSize, executor, [&] {
+  return first_stage(kConvolution, workspaceSize, executor, [&] {
     return plan_convolution(
         {"input", input, Sizes::not_negative}, {"weight", weight, Sizes::not_negative},
         TensorArgument::optional("bias", bias, Sizes::not_negative),
@@ -47,5 +47,5 @@ aclnnStatus aclnnConvolutionGetWorkspaceSize(const aclTensor* input, const aclTe
 
 aclnnStatus aclnnConvolution(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                              aclrtStream stream) {
-  return second_stage(kNames, workspace, workspaceSize, executor, stream);
+  return second_stage(kConvolution, workspace, workspaceSize, executor, stream);
 }

@@ -8,7 +8,7 @@
 namespace backops::acl {
 namespace {
 
-constexpr OperatorNames kNames{
+constexpr OperatorNames kConvolutionBackward{
     "aclnnConvolutionBackwardGetWorkspaceSize", "aclnnConvolutionBackward", {}};
 
 // Which of the three gradients are wanted.
@@ -62,7 +62,7 @@ aclnnStatus aclnnConvolutionBackwardGetWorkspaceSize(
     const aclIntArray* dilation, bool transposed, const aclIntArray* outputPadding, int groups,
     const aclBoolArray* outputMask, int8_t cubeMathType, aclTensor* gradInput,
     aclTensor* gradWeight, aclTensor* gradBias, uint64_t* workspaceSize, aclOpExecutor** executor) {
-  return first_stage(kNames, workspaceSize, executor, [&] {
+  return first_stage(kConvolutionBackward, workspaceSize, executor, [&] {
     const std::vector<bool> mask = read_mask(outputMask);
     // gradBias's own shape counts, not the sizes in here.
     if (mask[2]) IntArrayArgument::optional("biasSizes", biasSizes);
@@ -76,5 +76,5 @@ aclnnStatus aclnnConvolutionBackwardGetWorkspaceSize(
 
 aclnnStatus aclnnConvolutionBackward(void* workspace, uint64_t workspaceSize,
                                      aclOpExecutor* executor, aclrtStream stream) {
-  return second_stage(kNames, workspace, workspaceSize, executor, stream);
+  return second_stage(kConvolutionBackward, workspace, workspaceSize, executor, stream);
 }

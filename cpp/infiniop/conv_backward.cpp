@@ -10,7 +10,7 @@
 namespace backops::infini {
 namespace {
 
-struct ConvArguments {
+struct ConvBackwardArguments {
   const InfiniopTensorDescriptor& grad_output;
   const InfiniopTensorDescriptor& input;
   const InfiniopTensorDescriptor& weight;
@@ -30,7 +30,7 @@ class ConvBackward {
     const void *grad_output, *input, *weight;
   };
 
-  explicit ConvBackward(const ConvArguments& arguments)
+  explicit ConvBackward(const ConvBackwardArguments& arguments)
       : threads_(default_thread_count()),
         grad_output_(operand_of(arguments.grad_output, "{grad_output}")),
         input_(operand_of(arguments.input, "{input}")),
@@ -81,7 +81,7 @@ class ConvBackward {
   };
 
   // Checked before a plan is made, which takes long.
-  LegalConvProblem legal_problem(const ConvArguments& arguments) const {
+  LegalConvProblem legal_problem(const ConvBackwardArguments& arguments) const {
     ConvProblem problem = conv_problem(input_.view(), weight_.view(), arguments.parameters);
     problem.op = ConvOperator::backward;
     problem.groups = static_cast<std::int64_t>(arguments.groups);
@@ -124,12 +124,12 @@ infiniStatus_t infiniopCreateConvBackwardDescriptor(
       return INFINI_STATUS_BAD_PARAM;
     }
     return create<ConvBackward>(*handle, desc_ptr,
-                                ConvArguments{*grad_output_desc,
-                                              *input_desc,
-                                              *weight_desc,
-                                              bias_desc,
-                                              {pads, strides, dilations},
-                                              n});
+                                ConvBackwardArguments{*grad_output_desc,
+                                                      *input_desc,
+                                                      *weight_desc,
+                                                      bias_desc,
+                                                      {pads, strides, dilations},
+                                                      n});
   });
 }
 

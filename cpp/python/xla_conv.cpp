@@ -151,7 +151,7 @@ ConvProblem read_problem(const Call& call, bool backward) {
   return p;
 }
 
-void run_forward(const Call& call) {
+void run_conv_forward(const Call& call) {
   ConvProblem p = read_problem(call, false);
   p.has_bias = call.arguments.count > 2;
   const ConvOperands operands = p.has_bias
@@ -196,7 +196,7 @@ void run_channel_sums(const Call& call) {
 
 }  // namespace
 
-Error* conv(Call* call) noexcept { return handle(call, "backops_conv", run_forward); }
+Error* conv(Call* call) noexcept { return handle(call, "backops_conv", run_conv_forward); }
 Error* conv_grad_input(Call* call) noexcept {
   return handle(call, "backops_conv_grad_input", run_grad_input);
 }

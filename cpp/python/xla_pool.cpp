@@ -61,7 +61,7 @@ void run(const PoolProblem& problem, const TensorView& source, const TensorView&
   plan->run(source, target, workspace.data(), threads);
 }
 
-void run_forward(const Call& call) {
+void run_pool_forward(const Call& call) {
   const int rank = read_rank(call, "rank");
   const TensorView input = read_tensor(call.arguments, "input", rank);
   const TensorView output = read_tensor(call.results, "output", rank);
@@ -70,7 +70,7 @@ void run_forward(const Call& call) {
   run(problem, input, output);
 }
 
-void run_backward(const Call& call) {
+void run_pool_backward(const Call& call) {
   const int rank = read_rank(call, "rank");
   const TensorView grad_output = read_tensor(call.arguments, "grad_output", rank);
   const TensorView grad_input = read_tensor(call.results, "grad_input", rank);
@@ -79,9 +79,9 @@ void run_backward(const Call& call) {
 
 }  // namespace
 
-Error* pool(Call* call) noexcept { return handle(call, "backops_pool", run_forward); }
+Error* pool(Call* call) noexcept { return handle(call, "backops_pool", run_pool_forward); }
 Error* pool_backward(Call* call) noexcept {
-  return handle(call, "backops_pool_backward", run_backward);
+  return handle(call, "backops_pool_backward", run_pool_backward);
 }
 
 }  // namespace backops::xla

@@ -17,9 +17,10 @@ constexpr int kGatherSums = 8;
 constexpr int kCorrelateSums = 14;
 
 // Taps of neighbours along a row read the same vectors: each is loaded once for all of them. Their
-// weights are kept in registers, too.
+// weights are kept in registers, too. Kernels are odd: an even number is an odd one and one more,
+// which halves the code.
 template <class V>
-constexpr int kMostNeighbours = V::registers >= 32 ? 8 : 5;
+constexpr int kMostNeighbours = V::registers >= 32 ? 7 : 5;
 
 // Recursive where a loop would do: compilers then keep the sums in registers.
 template <class V, int kLast, int kTap, int kTaps, int kCount>
@@ -62,7 +63,7 @@ BACKOPS_INLINE void add_up_to(const Lanes<Kind>& lanes, int count, const GatherT
                               V (&sums)[kCount]) {
   if (count == kTaps) return add_neighbours<V, kTaps>(lanes, taps, source, step, weights, sums);
   if constexpr (kTaps > 1) {
-    add_up_to<V, kTaps - 1>(lanes, count, taps, source, step, weights, sums);
+    add_up_to<V, kTaps - 2>(lanes, count, taps, source, step, weights, sums);
   }
 }
 
@@ -83,6 +84,7 @@ BACKOPS_INLINE void gather_some(const Lanes<Kind>& lanes, const GatherTaps& a, c
            tap[count].source == tap[count - 1].source - source_step) {
       ++count;
     }
+    if (count % 2 == 0) --count;
     add_up_to<V, kMost>(lanes, count, tap, source, source_step, weights, sums);
     tap += count;
   }

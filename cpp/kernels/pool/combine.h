@@ -17,6 +17,15 @@ struct OneWeight {
   V weight;
   BACKOPS_INLINE V of(std::int64_t) const { return weight; }
 };
+// Any of these, told apart row by row: of long runs that costs little, and saves most of the code.
+template <class V>
+struct AnyWeights {
+  const typename V::Sum* weights;
+  V weight;
+  BACKOPS_INLINE V of(std::int64_t row) const {
+    return weights == nullptr ? weight : V::fill(weights[row]);
+  }
+};
 struct NoWeight {
   struct Weight {};
   BACKOPS_INLINE Weight of(std::int64_t) const { return {}; }
@@ -424,33 +433,45 @@ BACKOPS_FLATTEN void combine_blocks(const CombineArgs& args, W weights) {
   }
 }
 
-template <class V, class S, class T, bool kToSums, bool kFinishes, class W>
-void combine_weighted(const CombineArgs& a, W weights) {
-  if (a.block == 0) return combine_each<V, S, T, W, kToSums, kFinishes>(a, weights);
-  if (a.block <= kLongestDirectRun) return combine_few<V, S, T, W, kToSums, kFinishes>(a, weights);
-  combine_blocks<V, S, T, W, kToSums, kFinishes>(a, weights);
+template <class V, class S, class T, bool kToSums>
+void combine_long(const CombineArgs& a, typename V::Sum scale) {
+  using Sum = typename V::Sum;
+  const AnyWeights<V> weights{static_cast<const Sum*>(a.weights), V::fill(scale)};
+  if (a.block == 0) return combine_each<V, S, T, AnyWeights<V>, kToSums, !kToSums>(a, weights);
+  combine_blocks<V, S, T, AnyWeights<V>, kToSums, !kToSums>(a, weights);
+}
+
+inline bool has_long_runs(const CombineArgs& a) {
+  return a.block == 0 || a.block > kLongestDirectRun;
 }
 
 // Elements are multiplied even by one: that makes their NaNs quiet, on every CPU.
 template <class V, class S>
 void combine_to_sums(const CombineArgs& a) {
   using Sum = typename V::Sum;
-  if (a.weights) {
-    combine_weighted<V, S, Sum, true, false>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
+  const auto scale = static_cast<Sum>(a.scale);
+  if (has_long_runs(a)) {
+    combine_long<V, S, Sum, true>(a, scale);
+  } else if (a.weights) {
+    const OwnWeights<V> weights{static_cast<const Sum*>(a.weights)};
+    combine_few<V, S, Sum, OwnWeights<V>, true, false>(a, weights);
   } else {
-    combine_weighted<V, S, Sum, true, false>(a, OneWeight<V>{V::fill(static_cast<Sum>(a.scale))});
+    combine_few<V, S, Sum, OneWeight<V>, true, false>(a, OneWeight<V>{V::fill(scale)});
   }
 }
 
 template <class V, class T>
 void combine_to_elements(const CombineArgs& a) {
   using Sum = typename V::Sum;
-  if (a.weights) {
-    combine_weighted<V, Sum, T, false, false>(a, OwnWeights<V>{static_cast<const Sum*>(a.weights)});
+  if (has_long_runs(a)) {
+    combine_long<V, Sum, T, false>(a, 1);
+  } else if (a.weights) {
+    const OwnWeights<V> weights{static_cast<const Sum*>(a.weights)};
+    combine_few<V, Sum, T, OwnWeights<V>, false, false>(a, weights);
   } else if (a.run_factors || a.plane_factors) {
-    combine_weighted<V, Sum, T, false, true>(a, NoWeight{});
+    combine_few<V, Sum, T, NoWeight, false, true>(a, NoWeight{});
   } else {
-    combine_weighted<V, Sum, T, false, false>(a, NoWeight{});
+    combine_few<V, Sum, T, NoWeight, false, false>(a, NoWeight{});
   }
 }
 
