@@ -127,7 +127,8 @@ BACKOPS_FLATTEN void gather_row(const GatherTaps& args) {
       if (bias != nullptr) bias += a.weight_pitch;
       target += V::width;
     }
-    if (a.last_lanes > 0) {
+    if constexpr (!kDense) {
+      if (a.last_lanes == 0) return;
       gather_up_to<V, kGatherSums, kDense>(Lanes<Part>{{}, a.last_lanes}, a, count, source, weights,
                                            bias, target);
     }
@@ -138,7 +139,7 @@ BACKOPS_FLATTEN void gather_row(const GatherTaps& args) {
 template <class V, class E>
 void gather_taps(const GatherTaps& a) {
   if constexpr (std::is_same_v<E, typename V::Sum>) {
-    if (a.source_step == V::width) return gather_row<V, E, true>(a);
+    if (a.source_step == V::width && a.last_lanes == 0) return gather_row<V, E, true>(a);
   }
   gather_row<V, E, false>(a);
 }
