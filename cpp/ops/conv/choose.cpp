@@ -16,6 +16,7 @@
 #include "ops/conv/lanes/engine.h"
 #include "ops/conv/matrix/engine.h"
 #include "ops/conv/pairs/engine.h"
+#include "ops/conv/pairs/weight_product.h"
 #include "ops/conv/plain.h"
 #include "ops/conv/rows/engine.h"
 
@@ -219,7 +220,22 @@ std::string refuse_pairs(const ConvTask& task) {
   return refusal.empty() ? refusal_of_lists(task.shape) : refusal;
 }
 
+// Pairs of positions: a run is a row of outputs.
+double pair_weight_cycles(const ConvTask& task, VectorSize size) {
+  constexpr double kRunSteps = 0.3, kPackingCycles = 0.5, kSumsAtOnce = 8;
+  const ConvShape& s = task.shape;
+  const double vectors = as_double(ceil_divide(s.group_outputs(), width_of(task, size)));
+  const double sums = std::min(as_double(s.group_inputs()), kSumsAtOnce) * std::min(vectors, 2.0);
+  const double steps = as_double(ceil_divide(s.out[2], 2));
+  const double products = vectors * s.multiplications() / as_double(s.group_outputs()) /
+                          as_double(s.out[2]) * (steps + kRunSteps) *
+                          std::max(1.0, kSumsAtOnce / sums);
+  const double elements = as_double(s.batch) * as_double(s.in_image() + s.out_image());
+  return cycles_of_vectors(task, products, size, kProductRate) + elements * kPackingCycles;
+}
+
 double pairs_cycles(const ConvTask& task, VectorSize size) {
+  if (task.shape.makes_weight) return pair_weight_cycles(task, size);
   constexpr double kRunSteps = 0.3;  // that the beginning of a run takes
   ConvTask own = task;
   own.shape = of_pairs(task.shape);
@@ -229,7 +245,9 @@ double pairs_cycles(const ConvTask& task, VectorSize size) {
 }
 
 std::unique_ptr<const ConvEngine> make_pairs(const ConvTask& task, VectorSize size) {
-  return make_pairs_engine(task, size, make_blocks_engine(task, size));
+  auto careful = make_blocks_engine(task, size);
+  return task.shape.makes_weight ? make_pair_weights(task, size, std::move(careful))
+                                 : make_pairs_engine(task, size, std::move(careful));
 }
 
 // ---- plain ----
@@ -264,8 +282,8 @@ constexpr Row kEngines[] = {
      refuse_rows, rows_cycles, make_rows_engine, true},
     {"matrix", "bfloat16 and float16 on CPUs with products of bfloat16", matrix_refusal,
      matrix_cycles, make_matrix, false},
-    {"pairs", "bfloat16 input products on CPUs with products of bfloat16 pairs", refuse_pairs,
-     pairs_cycles, make_pairs, true},
+    {"pairs", "bfloat16 products, one at a time, on CPUs with products of bfloat16 pairs",
+     refuse_pairs, pairs_cycles, make_pairs, true},
     {"plain", "everything, element by element", refuse_plain, plain_cycles, make_plain, false},
 };
 

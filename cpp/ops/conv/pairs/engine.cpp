@@ -21,6 +21,7 @@ namespace backops {
 namespace {
 
 constexpr int kPair = BlockSizes::kPair;
+constexpr std::int64_t kMostStride = 16;  // of a weight product, along the row
 
 class PairsEngine : public WatchingEngine {
  public:
@@ -282,7 +283,9 @@ std::string pairs_refusal(const ConvTask& task) {
   if (task.dtype != DType::bfloat16) {
     return std::string(name_of(task.dtype)) + ", which has too many digits";
   }
-  if (s.makes_weight || s.makes_bias || !s.makes_input) return "anything but one input product";
+  if (s.makes_input && (s.makes_weight || s.makes_bias)) return "two products at once";
+  if (!s.makes_input && !s.makes_weight) return "bias sums only";
+  if (s.makes_weight) return s.stride[2] > kMostStride ? "windows far apart" : "";
   if (s.groups > 1 && s.group_outputs() % 2 != 0) return "groups of an odd number of outputs";
   return "";
 }
