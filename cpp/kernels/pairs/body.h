@@ -116,11 +116,15 @@ void pack_pair_rows(const PackPairRows& args) {
 template <class V>
 void pair_numbers(const PairNumbers& args) {
   const PairNumbers a = args;
-  for_vectors<V>(a.count, [&](auto kind, std::int64_t i, int count) {
-    const V first = load<V>(kind, a.from + i, count);
-    const V second = load<V>(kind, a.from + i + a.step, count);
-    store(kind, PairOps<V>::pair(first, second), a.to + i, count);
-  });
+  const BFloat16* from = a.from;
+  float* to = a.to;
+  for (std::int64_t r = 0; r < a.rows; ++r, from += a.row_step, to += a.to_step) {
+    for_vectors<V>(a.count, [&](auto kind, std::int64_t i, int count) {
+      const V first = load<V>(kind, from + i, count);
+      const V second = load<V>(kind, from + i + a.step, count);
+      store(kind, PairOps<V>::pair(first, second), to + i, count);
+    });
+  }
 }
 
 template <class V>

@@ -43,11 +43,13 @@ struct PackPairRows {
   std::int64_t to_step;
 };
 
-// to[i] = the pair of from[i] and from[i + step], for i < count.
+// to[r * to_step + i] = the pair of from[r * row_step + i] and from[r * row_step + i + step], for
+// r < rows and i < count.
 struct PairNumbers {
   const BFloat16* from;
   std::int64_t step, count;
   float* to;
+  std::int64_t rows = 1, row_step = 0, to_step = 0;
 };
 
 // Words have two numbers each: word u has numbers 2 * u and 2 * u + 1, at from[u * width + c] for c

@@ -21,131 +21,165 @@ struct RowLine {
   std::int64_t first, stride, size;
 };
 
-// Numbers of rows that wait to become words: in the order (channels, rows, numbers), or, if the
-// channels of the tensor lie side by side, (rows, numbers, channels).
-class StagedRows {
+// Where words go: those of numbers q and q + 1, for every `every`-th q from 0 on, one or two,
+// `pitch` apart. Channels lie in blocks of a vector, `block_pitch` apart; if there is one word of
+// all channels after the other, that is the width of a vector.
+struct WordTarget {
+  float* to;
+  std::int64_t every, pitch, block_pitch;
+};
+
+// Rows of some channels, one after the other. Numbers wait in the order (channels, rows, numbers)
+// until all are there, unless the channels of the tensor lie side by side already.
+class RowWords {
  public:
-  StagedRows(const Activation& tensor, const Range& channels, std::int64_t numbers,
-             std::int64_t rows, BFloat16* memory)
-      : tensor_(tensor),
+  RowWords(const PairKernels& pairs, const ConvKernels& words, const Activation& tensor,
+           const Range& channels, std::int64_t numbers, std::int64_t rows, BFloat16* staged,
+           const WordTarget& target)
+      : pairs_(pairs),
+        words_(words),
+        tensor_(tensor),
         channels_(channels),
         numbers_(numbers),
         rows_(rows),
-        memory_(memory),
-        has_channels_inside_(tensor.channel_stride_bytes == sizeof(BFloat16)) {}
+        staged_(staged),
+        target_(target),
+        has_channels_inside_(tensor.channel_stride_bytes == kBytes &&
+                             tensor.stride_bytes[2] % kBytes == 0) {}
 
-  // Numbers that this takes for so many rows and channels: the last words end beyond the last row.
-  static std::int64_t size(std::int64_t channels, std::int64_t numbers, std::int64_t rows) {
+  // Numbers that wait of so many rows and channels: the last words end beyond the last row.
+  static std::int64_t staged_size(std::int64_t channels, std::int64_t numbers, std::int64_t rows) {
     return channels * (numbers * rows + kBehind);
   }
 
-  // One row of the tensor, or zeros.
+  // One row of the tensor.
   void bring(std::int64_t image, std::int64_t d, std::int64_t h, const RowLine& line,
              std::int64_t row) const {
-    const Range inside{
-        std::clamp<std::int64_t>(ceil_divide(-line.first, line.stride), 0, numbers_),
-        std::clamp<std::int64_t>(ceil_divide(line.size - line.first, line.stride), 0, numbers_)};
+    const auto number_at = [&](std::int64_t element) {
+      return std::clamp<std::int64_t>(ceil_divide(element - line.first, line.stride), 0, numbers_);
+    };
+    const Range inside{number_at(0), std::max(number_at(0), number_at(line.size))};
     const char* const from = tensor_.at(image, channels_.begin, d, h, 0) +
                              (line.first + inside.begin * line.stride) * tensor_.stride_bytes[2];
     const std::int64_t step = line.stride * tensor_.stride_bytes[2];
-    if (has_channels_inside_) {
-      bring_positions(from, step, inside, row);
-    } else {
-      bring_channels(from, step, inside, row);
-    }
+    has_channels_inside_ ? pair(from, step, inside, row) : stage(from, step, inside, row);
   }
+  // One of zeros.
   void clear(std::int64_t row) const {
-    if (has_channels_inside_) {
-      std::fill_n(memory_ + row * numbers_ * channels(), numbers_ * channels(), BFloat16{});
-      return;
-    }
+    if (has_channels_inside_) return put_zeros(row, {0, numbers_});
     for (std::int64_t c = 0; c < channels(); ++c) {
-      std::fill_n(memory_ + c * pitch() + row * numbers_, numbers_, BFloat16{});
+      std::fill_n(staged_ + c * staged_pitch() + row * numbers_, numbers_, BFloat16{});
     }
   }
   // After all rows.
-  void finish(const PairKernels& pairs, PairMagnitudes& found) const {
-    if (has_channels_inside_) {
-      std::fill_n(memory_ + rows_ * numbers_ * channels(), kBehind * channels(), BFloat16{});
-    } else {
-      for (std::int64_t c = 0; c < channels(); ++c) {
-        std::fill_n(memory_ + c * pitch() + rows_ * numbers_, kBehind, BFloat16{});
-      }
+  void finish(PairMagnitudes& found) const {
+    if (has_channels_inside_) return watch_words(found);
+    for (std::int64_t c = 0; c < channels(); ++c) {
+      std::fill_n(staged_ + c * staged_pitch() + rows_ * numbers_, kBehind, BFloat16{});
     }
-    pairs.watch({memory_, channels() * pitch(), &found});
-  }
-
-  // Word q of a row is the pair of its numbers q and q + 1, at (row * numbers + q) * channels.
-  void put_all(const PairKernels& pairs, const ConvKernels& words, float* to) const {
-    if (has_channels_inside_) {
-      pairs.pair({memory_, channels(), rows_ * numbers_ * channels(), to});
-      return;
-    }
-    for (std::int64_t odd = 0; odd < kPair; ++odd) {
-      transpose(words, memory_ + odd, to + odd * channels(), kPair * channels(), words.width);
-    }
-  }
-  // Only every second word, in blocks of a vector of channels each, `block_pitch` apart.
-  void put_blocks(const PairKernels& pairs, const ConvKernels& words, float* to,
-                  std::int64_t block_pitch) const {
-    const std::int64_t width = words.width;
-    if (!has_channels_inside_) return transpose(words, memory_, to, width, block_pitch);
-    for (std::int64_t word = 0; word < rows_ * numbers_ / kPair; ++word) {
-      const BFloat16* const from = memory_ + kPair * word * channels();
-      for (std::int64_t c = 0; c < channels(); c += width) {
-        pairs.pair({from + c, channels(), std::min(width, channels() - c),
-                    to + c / width * block_pitch + word * width});
-      }
+    pairs_.watch({staged_, channels() * staged_pitch(), &found});
+    // Pairs are moved as if they were float32 numbers.
+    const std::int64_t parities = kPair / target_.every;
+    for (std::int64_t odd = 0; odd < parities; ++odd) {
+      words_.to_lanes({reinterpret_cast<char*>(staged_ + odd), staged_pitch() * kBytes,
+                       sizeof(float), target_.to + odd * target_.pitch, parities * target_.pitch,
+                       target_.block_pitch, channels(), rows_ * numbers_ / kPair});
     }
   }
 
  private:
-  static constexpr std::int64_t kPair = 2, kBehind = 2;
+  static constexpr std::int64_t kPair = 2, kBehind = 2, kBytes = sizeof(BFloat16);
 
   std::int64_t channels() const { return channels_.size(); }
-  std::int64_t pitch() const { return rows_ * numbers_ + kBehind; }
+  std::int64_t staged_pitch() const { return rows_ * numbers_ + kBehind; }
 
-  void bring_positions(const char* from, std::int64_t step, const Range& inside,
-                       std::int64_t row) const {
-    BFloat16* const to = memory_ + row * numbers_ * channels();
-    std::fill_n(to, inside.begin * channels(), BFloat16{});
-    for (std::int64_t q = inside.begin; q < inside.end; ++q, from += step) {
-      std::memcpy(to + q * channels(), from,
-                  static_cast<std::size_t>(channels()) * sizeof(BFloat16));
-    }
-    const std::int64_t end = std::max(inside.begin, inside.end);
-    std::fill_n(to + end * channels(), (numbers_ - end) * channels(), BFloat16{});
-  }
-  void bring_channels(const char* from, std::int64_t step, const Range& inside,
-                      std::int64_t row) const {
+  void stage(const char* from, std::int64_t step, const Range& inside, std::int64_t row) const {
     for (std::int64_t c = 0; c < channels(); ++c, from += tensor_.channel_stride_bytes) {
-      BFloat16* const to = memory_ + c * pitch() + row * numbers_;
+      BFloat16* const to = staged_ + c * staged_pitch() + row * numbers_;
       std::fill_n(to, inside.begin, BFloat16{});
-      if (step == sizeof(BFloat16) && inside.size() > 0) {
-        std::memcpy(to + inside.begin, from,
-                    static_cast<std::size_t>(inside.size()) * sizeof(BFloat16));
+      if (step == kBytes) {
+        std::memcpy(to + inside.begin, from, static_cast<std::size_t>(inside.size() * kBytes));
       } else {
         for (std::int64_t q = inside.begin; q < inside.end; ++q) {
           std::memcpy(to + q, from + (q - inside.begin) * step, sizeof(BFloat16));
         }
       }
-      const std::int64_t end = std::max(inside.begin, inside.end);
-      std::fill_n(to + end, numbers_ - end, BFloat16{});
+      std::fill_n(to + inside.end, numbers_ - inside.end, BFloat16{});
     }
   }
 
-  // Pairs are moved as if they were float32 numbers.
-  void transpose(const ConvKernels& words, const BFloat16* from, float* to, std::int64_t word_pitch,
-                 std::int64_t block_pitch) const {
-    words.to_lanes({const_cast<char*>(reinterpret_cast<const char*>(from)),
-                    pitch() * std::int64_t{sizeof(BFloat16)}, sizeof(float), to, word_pitch,
-                    block_pitch, channels(), rows_ * numbers_ / kPair});
+  // Calls body(first channel, channels, words) for each block.
+  template <class Body>
+  void for_blocks(const Body& body) const {
+    for (std::int64_t c = 0; c < channels(); c += words_.width) {
+      body(c, std::min<std::int64_t>(words_.width, channels() - c),
+           target_.to + c / words_.width * target_.block_pitch);
+    }
+  }
+  std::int64_t row_at(std::int64_t row) const {
+    return row * numbers_ / target_.every * target_.pitch;
   }
 
+  // Words of a row: those before the first number, half of one, whole ones, half of one, the rest.
+  void pair(const char* from, std::int64_t step, const Range& inside, std::int64_t row) const {
+    if (inside.size() == 0) return put_zeros(row, {0, numbers_});
+    const std::int64_t every = target_.every;
+    const std::int64_t before = round_up(std::max<std::int64_t>(0, inside.begin - 1), every);
+    const std::int64_t first = round_up(inside.begin, every);
+    const std::int64_t whole =
+        std::max<std::int64_t>(0, ceil_divide(inside.end - 1 - first, every));
+    const std::int64_t behind = round_up(inside.end, every);
+    const std::int64_t last = first + whole * every;
+    put_zeros(row, {0, before});
+    if (before < first) put_half(from, row, before, true);
+    for_blocks([&](std::int64_t c, std::int64_t count, float* to) {
+      pairs_.pair({reinterpret_cast<const BFloat16*>(from + (first - inside.begin) * step) + c,
+                   step / kBytes, count, to + row_at(row) + first / every * target_.pitch, whole,
+                   every * step / kBytes, target_.pitch});
+    });
+    if (last < behind && last >= inside.begin && last < inside.end) {
+      put_half(from + (last - inside.begin) * step, row, last, false);
+    }
+    put_zeros(row, {behind, numbers_});
+  }
+  // The word of number q and the next, one of which is zero.
+  void put_half(const char* from, std::int64_t row, std::int64_t q, bool is_second) const {
+    for_blocks([&](std::int64_t c, std::int64_t count, float* to) {
+      BFloat16 numbers[2 * kMostWidth] = {};
+      std::memcpy(numbers + (is_second ? count : 0), from + c * kBytes,
+                  static_cast<std::size_t>(count * kBytes));
+      pairs_.pair(
+          {numbers, count, count, to + row_at(row) + q / target_.every * target_.pitch, 1, 0, 0});
+    });
+  }
+  // Of these numbers.
+  void put_zeros(std::int64_t row, const Range& own) const {
+    for_blocks([&](std::int64_t, std::int64_t count, float* to) {
+      for (std::int64_t q = own.begin; q < own.end; q += target_.every) {
+        std::fill_n(to + row_at(row) + q / target_.every * target_.pitch, count, 0.0f);
+      }
+    });
+  }
+  void watch_words(PairMagnitudes& found) const {
+    const std::int64_t count = rows_ * numbers_ / target_.every;
+    if (target_.pitch == channels()) {
+      return pairs_.watch({target_.to, kPair * count * channels(), &found});
+    }
+    for_blocks([&](std::int64_t, std::int64_t channels, const float* words) {
+      if (channels == target_.pitch) return pairs_.watch({words, kPair * count * channels, &found});
+      for (std::int64_t i = 0; i < count; ++i) {
+        pairs_.watch({words + i * target_.pitch, kPair * channels, &found});
+      }
+    });
+  }
+
+  const PairKernels& pairs_;
+  const ConvKernels& words_;
   const Activation& tensor_;
   const Range channels_;
   const std::int64_t numbers_, rows_;
-  BFloat16* const memory_;
+  BFloat16* const staged_;
+  const WordTarget target_;
   const bool has_channels_inside_;
 };
 

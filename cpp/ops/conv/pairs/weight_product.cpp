@@ -42,17 +42,20 @@ struct RowTaps {
       taps.push_back({known - remainders.begin(), offset / s.stride[2]});
       if (known == remainders.end()) remainders.push_back(remainder);
       most_shift = std::max(most_shift, taps.back().shift);
+      if (taps.back().shift % kPair != 0) every = 1;
     }
     numbers = kPair * steps + round_up(most_shift, kPair);
   }
 
   std::int64_t steps;                    // pairs of outputs
   std::int64_t numbers = 0;              // of a line
+  std::int64_t every = kPair;            // so many numbers a word begins
   std::vector<std::int64_t> remainders;  // of lines
   std::vector<Tap> taps;
 
   std::int64_t lines() const { return static_cast<std::int64_t>(remainders.size()); }
   std::int64_t row_numbers() const { return lines() * numbers; }
+  std::int64_t row_words() const { return row_numbers() / every; }
 };
 
 class PairWeightProduct : public WatchingEngine {
@@ -162,7 +165,7 @@ class PairWeightProduct : public WatchingEngine {
     rows_at_once_ = s_.out[1];
     const double output_row = number(outputs_.all_blocks()) * number(row_.steps * outputs_.width);
     const auto bytes = [&] {
-      const double input = number(all_rows()) * number(row_.row_numbers()) * number(inputs_.size);
+      const double input = number(all_rows()) * number(row_.row_words()) * number(inputs_.size);
       return (input + (is_by_inputs_ ? 0 : number(rows_at_once_) * output_row)) * sizeof(float);
     };
     const double most = kTileShare * level2_bytes;
@@ -220,7 +223,7 @@ class PairWeightProduct : public WatchingEngine {
 
   // Memory of a worker: words of a block of inputs, of outputs; rows that become words; sums of a
   // block of inputs; lists of runs.
-  std::int64_t input_words() const { return all_rows() * row_.row_numbers() * inputs_.size; }
+  std::int64_t input_words() const { return all_rows() * row_.row_words() * inputs_.size; }
   std::int64_t block_words() const { return rows_at_once_ * row_.steps * outputs_.width; }
   std::int64_t output_words() const { return outputs_.all_blocks() * block_words(); }
   float* own_words(const ConvBuffers& b) const { return reinterpret_cast<float*>(b.scratch); }
@@ -234,9 +237,9 @@ class PairWeightProduct : public WatchingEngine {
     return reinterpret_cast<BFloat16*>(b.scratch + staged_at());
   }
   std::size_t own_sums_at() const {
-    const std::int64_t input = StagedRows::size(inputs_.size, row_.row_numbers(), all_rows());
+    const std::int64_t input = RowWords::staged_size(inputs_.size, row_.row_numbers(), all_rows());
     const std::int64_t output =
-        StagedRows::size(kPair * outputs_.width, kPair * row_.steps, rows_at_once_);
+        RowWords::staged_size(kPair * outputs_.width, kPair * row_.steps, rows_at_once_);
     return staged_at() +
            whole_lines(static_cast<std::size_t>(std::max(input, output)) * sizeof(BFloat16));
   }
@@ -312,14 +315,14 @@ class PairWeightProduct : public WatchingEngine {
   void bring_outputs(const ConvBuffers& b, const Cut& cut, const Range& pairs, float* to,
                      PairMagnitudes& found) const {
     for (std::int64_t pair = pairs.begin; pair < pairs.end; ++pair) {
-      const StagedRows rows(b.output, outputs_.channels_of_pair(pair), kPair * row_.steps,
-                            cut.h.size(), staged(b));
+      float* const own = to + outputs_.first_block(pair) * block_words();
+      const RowWords rows(pairs_, words_, b.output, outputs_.channels_of_pair(pair),
+                          kPair * row_.steps, cut.h.size(), staged(b),
+                          {own, kPair, outputs_.width, block_words()});
       for (std::int64_t h = cut.h.begin; h < cut.h.end; ++h) {
         rows.bring(cut.image, cut.d, h, {0, 1, s_.out[2]}, h - cut.h.begin);
       }
-      rows.finish(pairs_, found);
-      rows.put_blocks(pairs_, words_, to + outputs_.first_block(pair) * block_words(),
-                      block_words());
+      rows.finish(found);
     }
   }
 
@@ -339,7 +342,8 @@ class PairWeightProduct : public WatchingEngine {
   // Rows of the input that windows of the cut have, (slices, rows, lines, numbers, inputs).
   void bring_input(const ConvBuffers& b, const Cut& cut, const Range& channels,
                    PairMagnitudes& found) const {
-    const StagedRows rows(b.input, channels, row_.numbers, all_rows() * row_.lines(), staged(b));
+    const RowWords rows(pairs_, words_, b.input, channels, row_.numbers, all_rows() * row_.lines(),
+                        staged(b), {own_words(b), row_.every, channels.size(), words_.width});
     for (std::int64_t i = 0; i < all_rows(); ++i) {
       const std::int64_t d = input_slice(cut, i / source_rows());
       const std::int64_t h = cut.first_row + i % source_rows();
@@ -352,8 +356,7 @@ class PairWeightProduct : public WatchingEngine {
         }
       }
     }
-    rows.finish(pairs_, found);
-    rows.put_all(pairs_, words_, own_words(b));
+    rows.finish(found);
   }
 
   // Rows of outputs whose window has the row of the kernel inside the input; then all.
@@ -379,18 +382,18 @@ class PairWeightProduct : public WatchingEngine {
                  const float* outputs, const Sums& sums, PairMagnitudes& input) const {
     const Range own = inputs_.own(block);
     bring_input(b, cut, inputs_.all(block), input);
-    list_runs(b, cut, row_.row_numbers() * own.size());
+    list_runs(b, cut, row_.row_words() * own.size());
     const std::int64_t group = inputs_.group_of(block) * outputs_.pairs();
     for (std::int64_t pair = group + pairs.begin; pair < group + pairs.end; ++pair) {
       BlockProducts p = products_of(pair, outputs);
       const std::int64_t lanes = p.vectors * outputs_.width;
       float* const to = sums_of(sums, pair) + (own.begin - sums.first_input) * s_.taps() * lanes;
-      p.left_step = kPair * own.size();
+      p.left_step = kPair / row_.every * own.size();
       p.sum_step = s_.taps() * lanes;
       p.rows = own.size();
       for (std::int64_t tap = 0; tap < s_.taps(); ++tap) {
         const RowTaps::Tap& at = row_.taps[static_cast<std::size_t>(tap % s_.kernel[2])];
-        p.left = own_words(b) + (at.line * row_.numbers + at.shift) * own.size();
+        p.left = own_words(b) + (at.line * row_.numbers + at.shift) / row_.every * own.size();
         p.runs = runs(b, tap / s_.kernel[2]);
         p.run_count = run_counts(b)[tap / s_.kernel[2]];
         p.sums = to + tap * lanes;
