@@ -156,19 +156,37 @@ std::string refuse_rows(const ConvTask& task) {
   return refuse_row_windows(task, s.outputs);
 }
 
-// Runs of products are as long as a row of a window, not as the channels are many; those of a
-// weight product are as long as a row of the image.
-double rows_cycles(const ConvTask& task, VectorSize size) {
-  constexpr double kLongRuns = 0.9;
+// A weight product by pairs of positions: runs are rows of outputs. Sums are those of some vectors
+// of outputs times some of the numbers that a window has in a row.
+double position_pair_cycles(const ConvTask& task, VectorSize size, std::int64_t numbers,
+                            double packing) {
+  constexpr std::int64_t kMostRows = 14;
+  constexpr double kSumsAtOnce = 8.5;                   // fewer wait for each other
+  constexpr double kRunCycles = 20, kCallCycles = 100;  // that beginning a run or a tap takes
+  constexpr double kRowCycles = 10;                     // that bringing a row of a channel takes
   const ConvShape& s = task.shape;
-  const double pairs = row_pairs(task, size) != nullptr ? 2 : 1;
-  if (!s.makes_weight) return kLongRuns * blocks_cycles(task, size) / pairs;
-  const double vectors = as_double(ceil_divide(s.outputs, width_of(task, size))) *
-                         s.multiplications() / as_double(s.outputs);
-  // Rows of small images are short runs, each brought on its own.
-  constexpr double kRowSteps = 6;
+  const double vectors = as_double(ceil_divide(s.group_outputs(), width_of(task, size)));
+  const double rows = as_double(numbers) / as_double(ceil_divide(numbers, kMostRows));
+  const double sums = rows * std::min(vectors, 2.0);
+  const double step = cycles_of_vectors(task, std::max(sums, kSumsAtOnce), size, kProductRate);
   const double steps = as_double(ceil_divide(s.out[2], 2));
-  return cycles_of_vectors(task, vectors / pairs, size, kProductRate) * (1 + kRowSteps / steps);
+  const double runs =
+      vectors / sums * s.multiplications() / as_double(s.group_outputs() * s.out[2]);
+  const double elements = as_double(s.in_image() + s.out_image());
+  const double all_rows = as_double(s.in_image() / s.in[2] + s.out_image() / s.out[2]);
+  return runs * (steps * step + kRunCycles + kCallCycles / as_double(s.out[1])) +
+         as_double(s.batch) * (elements * packing + all_rows * kRowCycles);
+}
+
+// Runs of products are as long as a row of a window, not as the channels are many.
+double rows_cycles(const ConvTask& task, VectorSize size) {
+  constexpr double kLongRuns = 0.9, kPackingCycles = 0.6;
+  const ConvShape& s = task.shape;
+  if (s.makes_weight) {
+    return position_pair_cycles(task, size, s.kernel[2] * s.inputs, kPackingCycles);
+  }
+  const double pairs = row_pairs(task, size) != nullptr ? 2 : 1;
+  return kLongRuns * blocks_cycles(task, size) / pairs;
 }
 
 // ---- matrix ----
@@ -194,7 +212,7 @@ double matrix_cycles(const ConvTask& task, VectorSize) {
   const double pieces = task.dtype == DType::bfloat16 ? 1 : 2;
   // Tiles alone in their row or column are loaded more often.
   const auto tiles = [](std::int64_t channels) {
-    constexpr double kAlone = 1.2;
+    constexpr double kAlone = 1.1;
     const std::int64_t count = ceil_divide(channels, 16);
     return as_double(count) * (count == 1 ? kAlone : 1);
   };
@@ -220,22 +238,11 @@ std::string refuse_pairs(const ConvTask& task) {
   return refusal.empty() ? refusal_of_lists(task.shape) : refusal;
 }
 
-// Pairs of positions: a run is a row of outputs.
-double pair_weight_cycles(const ConvTask& task, VectorSize size) {
-  constexpr double kRunSteps = 0.3, kPackingCycles = 0.5, kSumsAtOnce = 8;
-  const ConvShape& s = task.shape;
-  const double vectors = as_double(ceil_divide(s.group_outputs(), width_of(task, size)));
-  const double sums = std::min(as_double(s.group_inputs()), kSumsAtOnce) * std::min(vectors, 2.0);
-  const double steps = as_double(ceil_divide(s.out[2], 2));
-  const double products = vectors * s.multiplications() / as_double(s.group_outputs()) /
-                          as_double(s.out[2]) * (steps + kRunSteps) *
-                          std::max(1.0, kSumsAtOnce / sums);
-  const double elements = as_double(s.batch) * as_double(s.in_image() + s.out_image());
-  return cycles_of_vectors(task, products, size, kProductRate) + elements * kPackingCycles;
-}
-
 double pairs_cycles(const ConvTask& task, VectorSize size) {
-  if (task.shape.makes_weight) return pair_weight_cycles(task, size);
+  if (task.shape.makes_weight) {
+    constexpr double kPackingCycles = 0.3;
+    return position_pair_cycles(task, size, task.shape.group_inputs(), kPackingCycles);
+  }
   constexpr double kRunSteps = 0.3;  // that the beginning of a run takes
   ConvTask own = task;
   own.shape = of_pairs(task.shape);

@@ -21,6 +21,21 @@ struct RowLine {
   std::int64_t first, stride, size;
 };
 
+// Rows are too short for calls: copies of a size that the compiler knows, the last of which
+// overlaps the one before.
+inline void copy_numbers(BFloat16* to, const char* from, std::int64_t count) {
+  constexpr std::int64_t kBytes = sizeof(BFloat16), kPiece = 8;
+  if (count < kPiece) {
+    for (std::int64_t i = 0; i < count; ++i) std::memcpy(to + i, from + i * kBytes, kBytes);
+    return;
+  }
+  const auto copy = [&](std::int64_t i) {
+    std::memcpy(to + i, from + i * kBytes, kPiece * kBytes);
+  };
+  for (std::int64_t i = 0; i < count - kPiece; i += kPiece) copy(i);
+  copy(count - kPiece);
+}
+
 // Where words go: those of numbers q and q + 1, for every `every`-th q from 0 on, one or two,
 // `pitch` apart. Channels lie in blocks of a vector, `block_pitch` apart; if there is one word of
 // all channels after the other, that is the width of a vector.
@@ -98,7 +113,7 @@ class RowWords {
       BFloat16* const to = staged_ + c * staged_pitch() + row * numbers_;
       std::fill_n(to, inside.begin, BFloat16{});
       if (step == kBytes) {
-        std::memcpy(to + inside.begin, from, static_cast<std::size_t>(inside.size() * kBytes));
+        copy_numbers(to + inside.begin, from, inside.size());
       } else {
         for (std::int64_t q = inside.begin; q < inside.end; ++q) {
           std::memcpy(to + q, from + (q - inside.begin) * step, sizeof(BFloat16));

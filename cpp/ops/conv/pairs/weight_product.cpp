@@ -60,9 +60,13 @@ struct RowTaps {
 
 class PairWeightProduct : public WatchingEngine {
  public:
-  PairWeightProduct(const ConvTask& task, const ConvKernels& kernels, const PairKernels& pairs)
+  // Of `full_pairs` are only the words of inputs, which vectors of sums need not fill.
+  PairWeightProduct(const ConvTask& task, const ConvKernels& kernels, const PairKernels& pairs,
+                    const PairKernels& full_pairs)
       : s_(task.shape),
         pairs_(pairs),
+        full_pairs_(full_pairs),
+        full_words_(conv_kernels(kernels.isa, DType::float32)),
         words_(conv_kernels(kernels.isa, DType::float32, kernels.size)),
         copy_(kernels, Rounding::none, convert_kernels(kernels.isa)),
         weights_(s_, copy_),
@@ -161,15 +165,24 @@ class PairWeightProduct : public WatchingEngine {
   void cut(double level2_bytes, std::int64_t wanted) {
     const auto number = [](std::int64_t value) { return static_cast<double>(value); };
     const double part_bytes = number(part_sums()) * sizeof(float);
-    is_by_inputs_ = part_bytes * number(wanted) > kMostPartBytes;
+    is_by_inputs_ =
+        part_bytes * number(wanted) > kMostPartBytes || s_.batch * s_.out[0] * s_.out[1] < wanted;
     rows_at_once_ = s_.out[1];
     const double output_row = number(outputs_.all_blocks()) * number(row_.steps * outputs_.width);
     const auto bytes = [&] {
-      const double input = number(all_rows()) * number(row_.row_words()) * number(inputs_.size);
-      return (input + (is_by_inputs_ ? 0 : number(rows_at_once_) * output_row)) * sizeof(float);
+      const double words = number(all_rows()) * number(row_.row_words()) * number(inputs_.size);
+      return (words + (is_by_inputs_ ? 0 : number(rows_at_once_) * output_row)) * sizeof(float);
+    };
+    // Of all inputs: blocks share cache lines where channels lie side by side.
+    const auto input_bytes = [&] {
+      if (is_by_inputs_) return 0.0;
+      const std::int64_t rows = std::min(all_rows(), rows_at_once_ * kernel_rows_);
+      return number(rows) * number(s_.inputs) * number(s_.in[2]) * sizeof(BFloat16);
     };
     const double most = kTileShare * level2_bytes;
-    while (rows_at_once_ > 1 && bytes() > most) rows_at_once_ = ceil_divide(rows_at_once_, 2);
+    while (rows_at_once_ > 1 && (bytes() > most || bytes() + input_bytes() > level2_bytes)) {
+      rows_at_once_ = ceil_divide(rows_at_once_, 2);
+    }
     const std::int64_t slices = s_.batch * s_.out[0];
     if (!is_by_inputs_) {
       rows_at_once_ = std::min(rows_at_once_, ceil_divide(s_.out[1], ceil_divide(wanted, slices)));
@@ -178,7 +191,7 @@ class PairWeightProduct : public WatchingEngine {
     parts_ = std::min(cuts_, wanted);
     splits_ =
         std::min(outputs_.pairs(), ceil_divide(kTasksPerThread * wanted, inputs_.all_blocks()));
-    fits_ = bytes() <= 4 * most &&
+    fits_ = bytes() <= most &&
             (!is_by_inputs_ ||
              number(cuts_ * rows_at_once_) * output_row * sizeof(float) <= kMostSharedBytes);
   }
@@ -342,8 +355,9 @@ class PairWeightProduct : public WatchingEngine {
   // Rows of the input that windows of the cut have, (slices, rows, lines, numbers, inputs).
   void bring_input(const ConvBuffers& b, const Cut& cut, const Range& channels,
                    PairMagnitudes& found) const {
-    const RowWords rows(pairs_, words_, b.input, channels, row_.numbers, all_rows() * row_.lines(),
-                        staged(b), {own_words(b), row_.every, channels.size(), words_.width});
+    const RowWords rows(full_pairs_, full_words_, b.input, channels, row_.numbers,
+                        all_rows() * row_.lines(), staged(b),
+                        {own_words(b), row_.every, channels.size(), full_words_.width});
     for (std::int64_t i = 0; i < all_rows(); ++i) {
       const std::int64_t d = input_slice(cut, i / source_rows());
       const std::int64_t h = cut.first_row + i % source_rows();
@@ -454,7 +468,8 @@ class PairWeightProduct : public WatchingEngine {
 
   const ConvShape s_;
   const PairKernels& pairs_;
-  const ConvKernels& words_;
+  const PairKernels& full_pairs_;
+  const ConvKernels &full_words_, &words_;
   const TileCopy<float> copy_;
   const WeightCopy<float> weights_;
   const BlockSide outputs_;
@@ -471,8 +486,10 @@ std::unique_ptr<const ConvEngine> make_pair_weights(const ConvTask& task, Vector
                                                     std::unique_ptr<const ConvEngine> careful) {
   const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, size);
   const PairKernels* const pairs = pair_kernels(task.cpu, kernels.width);
-  if (!careful || pairs == nullptr) return nullptr;
-  auto engine = std::make_unique<PairWeightProduct>(task, kernels, *pairs);
+  const PairKernels* const full =
+      pair_kernels(task.cpu, conv_kernels(task.cpu.isa(), task.dtype).width);
+  if (!careful || pairs == nullptr || full == nullptr) return nullptr;
+  auto engine = std::make_unique<PairWeightProduct>(task, kernels, *pairs, *full);
   if (!engine->fits()) return nullptr;
   return std::make_unique<CarefulEngine>(std::move(engine), std::move(careful));
 }
