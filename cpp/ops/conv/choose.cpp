@@ -241,7 +241,9 @@ std::string refuse_pairs(const ConvTask& task) {
 double pairs_cycles(const ConvTask& task, VectorSize size) {
   if (task.shape.makes_weight) {
     constexpr double kPackingCycles = 0.3;
-    return position_pair_cycles(task, size, task.shape.group_inputs(), kPackingCycles);
+    ConvTask own = task;
+    own.shape = with_joined_rows(task.shape);
+    return position_pair_cycles(own, size, own.shape.group_inputs(), kPackingCycles);
   }
   constexpr double kRunSteps = 0.3;  // that the beginning of a run takes
   ConvTask own = task;

@@ -21,6 +21,12 @@ struct RowLine {
   std::int64_t first, stride, size;
 };
 
+// Rows of a tensor that are taken for one: `count` of them, of `size` elements each, follow each
+// other in memory, or lie `stride_bytes` apart.
+struct JoinedRows {
+  std::int64_t count, size, stride_bytes;
+};
+
 // Rows are too short for calls: copies of a size that the compiler knows, the last of which
 // overlaps the one before.
 inline void copy_numbers(BFloat16* to, const char* from, std::int64_t count) {
@@ -49,17 +55,20 @@ struct WordTarget {
 class RowWords {
  public:
   RowWords(const PairKernels& pairs, const ConvKernels& words, const Activation& tensor,
-           const Range& channels, std::int64_t numbers, std::int64_t rows, BFloat16* staged,
-           const WordTarget& target)
+           const JoinedRows& joined, const Range& channels, std::int64_t numbers, std::int64_t rows,
+           BFloat16* staged, const WordTarget& target)
       : pairs_(pairs),
         words_(words),
         tensor_(tensor),
+        joined_(joined),
+        follow_each_other_(joined.count == 1 ||
+                           joined.stride_bytes == joined.size * tensor.stride_bytes[2]),
         channels_(channels),
         numbers_(numbers),
         rows_(rows),
         staged_(staged),
         target_(target),
-        has_channels_inside_(tensor.channel_stride_bytes == kBytes &&
+        has_channels_inside_(follow_each_other_ && tensor.channel_stride_bytes == kBytes &&
                              tensor.stride_bytes[2] % kBytes == 0) {}
 
   // Numbers that wait of so many rows and channels: the last words end beyond the last row.
@@ -73,6 +82,7 @@ class RowWords {
     const auto number_at = [&](std::int64_t element) {
       return std::clamp<std::int64_t>(ceil_divide(element - line.first, line.stride), 0, numbers_);
     };
+    if (!follow_each_other_) return stage_joined(image, d, h, row);
     const Range inside{number_at(0), std::max(number_at(0), number_at(line.size))};
     const char* const from = tensor_.at(image, channels_.begin, d, h, 0) +
                              (line.first + inside.begin * line.stride) * tensor_.stride_bytes[2];
@@ -120,6 +130,22 @@ class RowWords {
         }
       }
       std::fill_n(to + inside.end, numbers_ - inside.end, BFloat16{});
+    }
+  }
+
+  // All of a row, one of its rows after the other.
+  void stage_joined(std::int64_t image, std::int64_t d, std::int64_t h, std::int64_t row) const {
+    for (std::int64_t c = 0; c < channels(); ++c) {
+      BFloat16* const to = staged_ + c * staged_pitch() + row * numbers_;
+      const char* const from = tensor_.at(image, channels_.begin + c, d, h, 0);
+      for (std::int64_t i = 0; i < joined_.count * joined_.size; ++i) {
+        std::memcpy(to + i,
+                    from + i / joined_.size * joined_.stride_bytes +
+                        i % joined_.size * tensor_.stride_bytes[2],
+                    sizeof(BFloat16));
+      }
+      const std::int64_t size = joined_.count * joined_.size;
+      std::fill_n(to + size, numbers_ - size, BFloat16{});
     }
   }
 
@@ -190,7 +216,9 @@ class RowWords {
 
   const PairKernels& pairs_;
   const ConvKernels& words_;
-  const Activation& tensor_;
+  const Activation tensor_;
+  const JoinedRows joined_;
+  const bool follow_each_other_;
   const Range channels_;
   const std::int64_t numbers_, rows_;
   BFloat16* const staged_;

@@ -63,7 +63,9 @@ class PairWeightProduct : public WatchingEngine {
   // Of `full_pairs` are only the words of inputs, which vectors of sums need not fill.
   PairWeightProduct(const ConvTask& task, const ConvKernels& kernels, const PairKernels& pairs,
                     const PairKernels& full_pairs)
-      : s_(task.shape),
+      : s_(with_joined_rows(task.shape)),
+        joined_(task.shape.out[1] / s_.out[1]),
+        row_size_(task.shape.out[2]),
         pairs_(pairs),
         full_pairs_(full_pairs),
         full_words_(conv_kernels(kernels.isa, DType::float32)),
@@ -324,14 +326,24 @@ class PairWeightProduct : public WatchingEngine {
     }
   }
 
+  // Tensors by rows that are joined.
+  Activation by_joined_rows(const Activation& tensor) const {
+    Activation own = tensor;
+    own.stride_bytes[1] *= joined_;
+    return own;
+  }
+  JoinedRows joined_rows(const Activation& tensor) const {
+    return {joined_, row_size_, tensor.stride_bytes[1]};
+  }
+
   // Of pairs of blocks, (blocks, rows, steps, outputs), a zero behind an odd number of positions.
   void bring_outputs(const ConvBuffers& b, const Cut& cut, const Range& pairs, float* to,
                      PairMagnitudes& found) const {
     for (std::int64_t pair = pairs.begin; pair < pairs.end; ++pair) {
       float* const own = to + outputs_.first_block(pair) * block_words();
-      const RowWords rows(pairs_, words_, b.output, outputs_.channels_of_pair(pair),
-                          kPair * row_.steps, cut.h.size(), staged(b),
-                          {own, kPair, outputs_.width, block_words()});
+      const RowWords rows(pairs_, words_, by_joined_rows(b.output), joined_rows(b.output),
+                          outputs_.channels_of_pair(pair), kPair * row_.steps, cut.h.size(),
+                          staged(b), {own, kPair, outputs_.width, block_words()});
       for (std::int64_t h = cut.h.begin; h < cut.h.end; ++h) {
         rows.bring(cut.image, cut.d, h, {0, 1, s_.out[2]}, h - cut.h.begin);
       }
@@ -355,8 +367,8 @@ class PairWeightProduct : public WatchingEngine {
   // Rows of the input that windows of the cut have, (slices, rows, lines, numbers, inputs).
   void bring_input(const ConvBuffers& b, const Cut& cut, const Range& channels,
                    PairMagnitudes& found) const {
-    const RowWords rows(full_pairs_, full_words_, b.input, channels, row_.numbers,
-                        all_rows() * row_.lines(), staged(b),
+    const RowWords rows(full_pairs_, full_words_, by_joined_rows(b.input), joined_rows(b.input),
+                        channels, row_.numbers, all_rows() * row_.lines(), staged(b),
                         {own_words(b), row_.every, channels.size(), full_words_.width});
     for (std::int64_t i = 0; i < all_rows(); ++i) {
       const std::int64_t d = input_slice(cut, i / source_rows());
@@ -467,6 +479,7 @@ class PairWeightProduct : public WatchingEngine {
   }
 
   const ConvShape s_;
+  const std::int64_t joined_, row_size_;  // rows that are taken for one, and their size
   const PairKernels& pairs_;
   const PairKernels& full_pairs_;
   const ConvKernels &full_words_, &words_;
@@ -481,6 +494,20 @@ class PairWeightProduct : public WatchingEngine {
 };
 
 }  // namespace
+
+ConvShape with_joined_rows(const ConvShape& shape) {
+  constexpr std::int64_t kLongEnough = 48, kMostJoined = 256;
+  ConvShape joined = shape;
+  const std::int64_t size = shape.out[2];
+  if (!shape.is_pointwise() || size > kLongEnough) return joined;
+  for (std::int64_t rows = shape.out[1]; rows > 1; --rows) {
+    if (shape.out[1] % rows != 0 || rows * size > kMostJoined) continue;
+    joined.in[1] = joined.out[1] = shape.out[1] / rows;
+    joined.in[2] = joined.out[2] = rows * size;
+    break;
+  }
+  return joined;
+}
 
 std::unique_ptr<const ConvEngine> make_pair_weights(const ConvTask& task, VectorSize size,
                                                     std::unique_ptr<const ConvEngine> careful) {
