@@ -2,6 +2,9 @@
 
 import os
 
+# Before anything loads OpenMP: PyTorch's idle threads would spin on the cores that others test on.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import hypothesis
 import pytest
 

@@ -70,7 +70,7 @@ def assert_untouched(whole, inner, what: str):
     )
 
 
-def run_guarded(case: ConvCase, dtype: str, offset: int):
+def run_guarded(case: ConvCase, dtype: str, arrays, offset: int):
     """The results, or None where the engine in force does not take the problem."""
     try:
         plan = case.plan(backops.plan, dtype=dtype)
@@ -78,7 +78,6 @@ def run_guarded(case: ConvCase, dtype: str, offset: int):
         if "BACKOPS_ENGINE" not in str(error):
             raise
         return None
-    arrays = make_arrays(case, dtype)
     memory = [guarded(plan.workspace_size, offset)]
     results = []
     for shape in case.result_shapes:
@@ -120,11 +119,12 @@ def run_on_every_engine(operator: str, count: int, seed: int):
     first_results = []
     for case, dtype, offset in problems(operator, count, seed):
         first = None
+        arrays = make_arrays(case, dtype)
         for engine in ENGINES:
             if engine == "plain" and multiplications(case) > 3e5:
                 continue  # it takes seconds
             os.environ["BACKOPS_ENGINE"] = engine
-            got = run_guarded(case, dtype, offset)
+            got = run_guarded(case, dtype, arrays, offset)
             if got is None:
                 continue
             ran[engine] += 1
@@ -136,16 +136,29 @@ def run_on_every_engine(operator: str, count: int, seed: int):
     return ran, first_results
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_generated_plans_keep_to_their_memory_on_every_engine(operator):
+def run_operators(count: int, seed: int) -> dict:
+    """Each operator has problems of its own."""
+    return {
+        operator: run_on_every_engine(operator, count, seed + number)
+        for number, operator in enumerate(OPERATORS)
+    }
+
+
+def test_generated_plans_keep_to_their_memory_on_every_engine():
     fuzz = os.environ.get("BACKOPS_FUZZ") == "1"
-    # Each operator has problems of its own.
-    seed = int.from_bytes(os.urandom(4), "little") if fuzz else 1 + OPERATORS.index(operator)
-    asked = operator, 400 if fuzz else 90, seed
+    count = 400 if fuzz else 60
+    seed = int.from_bytes(os.urandom(4), "little") if fuzz else 1
     levels = {
-        level: call_on(level, "tests.conv.test_guards", "run_on_every_engine", *asked)
+        level: call_on(level, "tests.conv.test_guards", "run_operators", count, seed)
         for level in LEVELS
     }
+    for number, operator in enumerate(OPERATORS):
+        of_operator = {level: ran[operator] for level, ran in levels.items()}
+        check_operator(of_operator, operator, count, seed + number)
+
+
+def check_operator(levels: dict, operator: str, count: int, seed: int) -> None:
+    """That engines took enough, and that what they gave is right."""
     for level, (ran, _) in levels.items():
         for engine in ("lanes", "blocks", "folded", "plain"):
             # Folds of outputs want few of them and no strides, which is rare.
@@ -153,7 +166,7 @@ def test_generated_plans_keep_to_their_memory_on_every_engine(operator):
             least = fewest.get((engine, operator), 5)
             assert ran[engine] >= least, f"{engine} took too few problems on {level}: {ran}"
     # One reference serves all instruction sets.
-    for number, (case, dtype, _) in enumerate(problems(*asked)):
+    for number, (case, dtype, _) in enumerate(problems(operator, count, seed)):
         arrays = make_arrays(case, dtype)
         for level, (_, first_results) in levels.items():
             if first_results[number] is not None:

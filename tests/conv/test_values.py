@@ -66,12 +66,17 @@ def test_generated_case_agrees_with_reference(case, dtype, seed, kind, layout):
     check(case, dtype, seed=seed, kind=kind, layout=layout)
 
 
+LARGE_NAMES = [case.name for case in LARGE_CASES]
 every_large_case = pytest.mark.parametrize("case", readings(LARGE_CASES), ids=reading_id)
 
 
 @every_large_case
 def test_large_case_agrees_with_reference(case):
-    for dtype in ["float32", "bfloat16", "float16"]:
+    # The half types in turn, two operators each. Both on whole numbers, whose reference they share.
+    half = ("bfloat16", "float16")[
+        (LARGE_NAMES.index(case.name) + OPERATORS.index(case.operator)) % 2
+    ]
+    for dtype in ["float32", half]:
         results = check(case, dtype)
         # And what is left in a workspace does not matter. (Of other cases, see the tests of plans.)
         plan = case.plan(backops.plan, dtype=dtype)
@@ -606,14 +611,14 @@ def test_empty_batch_gives_an_empty_result(operator, dtype):
 # Instruction sets
 
 
-def kernels_and_results(operator) -> dict:
+def kernels_and_results() -> dict:
     """What runs every case in every dtype, and what it gives."""
     return {
         (case, dtype): (
             case.plan(backops.plan, dtype=dtype).kernel,
             case.call(backops, *make_arrays(case, dtype)),
         )
-        for case, dtype in itertools.product(readings(CASES, (operator,)), DTYPES)
+        for case, dtype in itertools.product(readings(CASES), DTYPES)
     }
 
 
@@ -625,17 +630,19 @@ BEYOND = {
 }
 
 
-@every_operator
-def test_every_instruction_set_agrees_with_reference(operator):
+def test_every_instruction_set_agrees_with_reference():
     levels = {
-        level: call_on(level, "tests.conv.test_values", "kernels_and_results", operator)
-        for level in LEVELS
+        level: call_on(level, "tests.conv.test_values", "kernels_and_results") for level in LEVELS
     }
     # One reference serves all of them.
-    for case, dtype in itertools.product(readings(CASES, (operator,)), DTYPES):
+    for case, dtype in itertools.product(readings(CASES), DTYPES):
         arrays = make_arrays(case, dtype)
+        right = []
         for level, computed in levels.items():
             kernel, results = computed[case, dtype]
             assert not [name for name in BEYOND.get(level, ()) if name in kernel], kernel
+            if any(all(map(same_bits, results, other)) for other in right):
+                continue
             repeat = repeat_line(case, dtype, settings=f"BACKOPS_ISA={level} ")
             assert_close(results, case, arrays, repeat=repeat)
+            right.append(results)

@@ -152,7 +152,7 @@ def test_derivatives_of_derivatives(name):
     case = find_case(name)
     with jax_x64():
         x = jnp.asarray(make_input(case, "float64"))
-        check_grads(jax.jit(lambda x: jnp.sin(pool(case, x))), (x,), order=3)
+        check_grads(jax.jit(lambda x: jnp.sin(pool(case, x))), (x,), order=2)
 
 
 @pytest.mark.parametrize("name", ["ceil_mode_overhang_padded", "adaptive_uneven_1d"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from backops import reference
-from tests.support.floats import DTYPES, round_to
+from tests.support.floats import DTYPES, round_by_exponent, round_to
 from tests.support.pool_cases import (
     Case,
     both_ways,
@@ -369,6 +369,7 @@ def test_rounding_of_the_tests_agrees_with_numpy():
     with np.errstate(over="ignore"):
         for dtype in ("float16", "float32"):
             expected = values.astype(DTYPES[dtype]).astype(np.float64)
+            assert np.array_equal(round_by_exponent(values, dtype), expected)
             assert np.array_equal(round_to(values, dtype), expected)
 
 

@@ -24,6 +24,14 @@ def round_to(values, dtype: str):
     """float64 values rounded once, to nearest even, to what `dtype` can hold; still float64."""
     if dtype == "float64":
         return np.asarray(values, np.float64)
+    if dtype == "bfloat16":
+        return round_by_exponent(values, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(values, np.float64).astype(DTYPES[dtype]).astype(np.float64)
+
+
+def round_by_exponent(values, dtype: str):
+    """The same, slowly. NumPy rounds twice to bfloat16: to float32 first."""
     mantissa_bits, least_exponent, largest = _FORMATS[dtype]
     values = np.asarray(values, np.float64)
     finite = np.where(np.isfinite(values), values, 0.0)
