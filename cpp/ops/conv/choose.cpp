@@ -16,6 +16,7 @@
 #include "ops/conv/lanes/engine.h"
 #include "ops/conv/matrix/engine.h"
 #include "ops/conv/pairs/engine.h"
+#include "ops/conv/pairs/weight_layout.h"
 #include "ops/conv/pairs/weight_product.h"
 #include "ops/conv/plain.h"
 #include "ops/conv/rows/engine.h"

@@ -7,10 +7,6 @@
 
 namespace backops {
 
-// Kernels of one tap have no use for rows: short ones are joined, as many as make a run of products
-// long enough. The shape of the same problem, with fewer and longer rows.
-ConvShape with_joined_rows(const ConvShape& shape);
-
 // For problems of bfloat16 tensors without an input product. `careful` takes the same problem. Null
 // without it, without products of pairs, and where even a row is larger than a cache.
 std::unique_ptr<const ConvEngine> make_pair_weights(const ConvTask& task, VectorSize size,
