@@ -155,6 +155,20 @@ void test_pair(const PairKernels& k, std::int64_t count, std::int64_t step) {
   CHECK_EQUAL(to.back(), kUntouched);
 }
 
+// Several rows; nothing between them is written.
+void test_pair_rows(const PairKernels& k, std::int64_t count, std::int64_t rows) {
+  const std::int64_t step = count + 3, row_step = 2 * step, to_step = count + 1;
+  const std::vector<Bits> numbers = some_numbers(rows * row_step + step + count);
+  std::vector<float> to(at(rows * to_step), kUntouched);
+  k.pair({reinterpret_cast<const BFloat16*>(numbers.data()), step, count, to.data(), rows, row_step,
+          to_step});
+  for (std::int64_t i = 0; i < rows * to_step; ++i) {
+    const Bits* const own = &numbers[at(i / to_step * row_step + i % to_step)];
+    const bool is_written = i % to_step < count;
+    CHECK_EQUAL(bits_of(to[at(i)]), is_written ? pair_of(own[0], own[step]) : bits_of(kUntouched));
+  }
+}
+
 // The largest and the smallest of some numbers, and of no others.
 void test_watch(const PairKernels& k, std::int64_t count) {
   for (std::int64_t place = 0; place < count; ++place) {
@@ -204,6 +218,7 @@ void test_kernels(const PairKernels& k) {
   for (const std::int64_t count : {1, 31, 32, 33, 70}) {
     test_watch(k, count);
     for (const std::int64_t step : {1, 3, 40}) test_pair(k, count, step);
+    for (const std::int64_t rows : {1, 2, 5}) test_pair_rows(k, count, rows);
   }
 }
 
