@@ -241,7 +241,7 @@ std::string refuse_pairs(const ConvTask& task) {
 
 double pairs_cycles(const ConvTask& task, VectorSize size) {
   if (task.shape.makes_weight) {
-    constexpr double kPackingCycles = 0.3;
+    constexpr double kPackingCycles = 0.2;
     ConvTask own = task;
     own.shape = with_joined_rows(task.shape);
     return position_pair_cycles(own, size, own.shape.group_inputs(), kPackingCycles);
