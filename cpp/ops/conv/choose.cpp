@@ -162,8 +162,8 @@ std::string refuse_rows(const ConvTask& task) {
 double position_pair_cycles(const ConvTask& task, VectorSize size, std::int64_t numbers,
                             double packing) {
   constexpr std::int64_t kMostRows = 14;
-  constexpr double kSumsAtOnce = 8.5;                   // fewer wait for each other
-  constexpr double kRunCycles = 20, kCallCycles = 100;  // that beginning a run or a tap takes
+  constexpr double kSumsAtOnce = 9.5;                   // fewer wait for each other
+  constexpr double kRunCycles = 24, kCallCycles = 100;  // that beginning a run or a tap takes
   constexpr double kRowCycles = 10;                     // that bringing a row of a channel takes
   const ConvShape& s = task.shape;
   const double vectors = as_double(ceil_divide(s.group_outputs(), width_of(task, size)));
@@ -181,7 +181,7 @@ double position_pair_cycles(const ConvTask& task, VectorSize size, std::int64_t 
 
 // Runs of products are as long as a row of a window, not as the channels are many.
 double rows_cycles(const ConvTask& task, VectorSize size) {
-  constexpr double kLongRuns = 0.9, kPackingCycles = 0.6;
+  constexpr double kLongRuns = 0.9, kPackingCycles = 0.4;
   const ConvShape& s = task.shape;
   if (s.makes_weight) {
     return position_pair_cycles(task, size, s.kernel[2] * s.inputs, kPackingCycles);
@@ -241,7 +241,7 @@ std::string refuse_pairs(const ConvTask& task) {
 
 double pairs_cycles(const ConvTask& task, VectorSize size) {
   if (task.shape.makes_weight) {
-    constexpr double kPackingCycles = 0.2;
+    constexpr double kPackingCycles = 0.27;
     ConvTask own = task;
     own.shape = with_joined_rows(task.shape);
     return position_pair_cycles(own, size, own.shape.group_inputs(), kPackingCycles);
