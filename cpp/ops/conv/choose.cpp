@@ -169,7 +169,10 @@ double position_pair_cycles(const ConvTask& task, VectorSize size, std::int64_t 
   const double vectors = as_double(ceil_divide(s.group_outputs(), width_of(task, size)));
   const double rows = as_double(numbers) / as_double(ceil_divide(numbers, kMostRows));
   const double sums = rows * std::min(vectors, 2.0);
-  const double step = cycles_of_vectors(task, std::max(sums, kSumsAtOnce), size, kProductRate);
+  // As many numbers are spread for vectors of half the width.
+  const double spreading = size == VectorSize::half ? 1.15 : 1;
+  const double step =
+      spreading * cycles_of_vectors(task, std::max(sums, kSumsAtOnce), size, kProductRate);
   const double steps = as_double(ceil_divide(s.out[2], 2));
   const double runs =
       vectors / sums * s.multiplications() / as_double(s.group_outputs() * s.out[2]);

@@ -62,6 +62,9 @@ class LanesEngine : public ConvEngine {
     blocks_at_once_ = std::min(blocks_of_task_, kMostBlocksAtOnce);
     if (task.rounding == Rounding::none && InPlace<Sum>::fits(s_, kernels_)) {
       in_place_ = std::make_unique<const InPlace<Sum>>(s_, kernels_);
+    } else if (s_.makes_input && task.rounding == Rounding::none &&
+               InPlace<Sum>::fits(input_only(s_), kernels_)) {
+      input_in_place_ = std::make_unique<const InPlace<Sum>>(input_only(s_), kernels_);
     }
     place_tile();
   }
@@ -79,7 +82,8 @@ class LanesEngine : public ConvEngine {
   }
   std::size_t worker_bytes() const override {
     const std::size_t tile = list_at() + list_bytes();
-    return std::max(tile, in_place_ ? in_place_->list_bytes() : 0);
+    return std::max({tile, in_place_ ? in_place_->list_bytes() : 0,
+                     input_in_place_ ? input_in_place_->list_bytes() : 0});
   }
 
   // Put the weights in order; the products of the parts; add the parts.
@@ -203,6 +207,8 @@ class LanesEngine : public ConvEngine {
       std::fill_n(sums(b, part, block), sum_vectors() * width_, Sum{0});
     }
     if (in_place_ && in_place_->takes(b)) return work_in_place(b, part, blocks);
+    const bool is_input_in_place = input_in_place_ && input_in_place_->takes(b);
+    if (is_input_in_place) write_input_in_place(b, part, blocks);
     // Where the channels of a tensor lie side by side, those of several blocks are brought
     // together: memory is read and written in the order in which it lies there.
     const bool is_channels_last =
@@ -212,7 +218,7 @@ class LanesEngine : public ConvEngine {
     for (std::int64_t first = blocks.begin; first < blocks.end; first += at_once) {
       const Range own{first, std::min(first + at_once, blocks.end)};
       for (std::int64_t index = tiles.begin; index < tiles.end; ++index) {
-        work_tile(b, part, own, tiles_.tile(index));
+        work_tile(b, part, own, tiles_.tile(index), s_.makes_input && !is_input_in_place);
       }
       for (std::int64_t block = own.begin; block < own.end; ++block) {
         Sum* const total = sums(b, part, block);
@@ -240,6 +246,19 @@ class LanesEngine : public ConvEngine {
         parts_, part);
   }
 
+  // Of halves: their weight product needs them as sums.
+  static ConvShape input_only(const ConvShape& shape) {
+    ConvShape input = shape;
+    input.makes_weight = input.makes_bias = false;
+    return input;
+  }
+  void write_input_in_place(const ConvBuffers& b, std::int64_t part, const Range& blocks) const {
+    input_in_place_->work(
+        {b, blocks.begin, blocks.size(), packed_weights(b, blocks.begin), packed_vectors() * width_,
+         bias(b, blocks.begin, 0), nullptr, nullptr, 0},
+        parts_, part);
+  }
+
   void bring(const ConvBuffers& b, const Range& blocks, const Tile& tile) const {
     const Range groups = groups_of(blocks);
     for (std::int64_t o = 0; o < outputs_; ++o) {
@@ -252,8 +271,8 @@ class LanesEngine : public ConvEngine {
     }
   }
 
-  void work_tile(const ConvBuffers& b, std::int64_t part, const Range& blocks,
-                 const Tile& tile) const {
+  void work_tile(const ConvBuffers& b, std::int64_t part, const Range& blocks, const Tile& tile,
+                 bool writes_input) const {
     bring(b, blocks, tile);
     for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
       const Sum* const own = scratch(b) + (block - blocks.begin) * block_pitch_;
@@ -261,7 +280,7 @@ class LanesEngine : public ConvEngine {
       if (s_.makes_bias) sum_bias(own, tile, total + weight_vectors() * width_);
       if (s_.makes_weight) sum_weights(own, tile, total);
     }
-    if (s_.makes_input) write_input(b, blocks, tile);
+    if (writes_input) write_input(b, blocks, tile);
   }
 
   // Channel `index` of every group, as if a group were a channel.
@@ -452,8 +471,8 @@ class LanesEngine : public ConvEngine {
   std::int64_t output_volume_ = 0, input_volume_ = 0;  // sums of one channel in scratch memory
   std::int64_t row_at_ = 0, rows_at_once_ = 1, block_pitch_ = 0;
   GroupTaps taps_;
-  std::vector<std::int64_t> row_offsets_;         // of kernel rows
-  std::unique_ptr<const InPlace<Sum>> in_place_;  // for tensors that allow it
+  std::vector<std::int64_t> row_offsets_;                          // of kernel rows
+  std::unique_ptr<const InPlace<Sum>> in_place_, input_in_place_;  // for tensors that allow it
 };
 
 }  // namespace
