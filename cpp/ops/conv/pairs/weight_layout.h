@@ -14,6 +14,7 @@
 #include "ops/conv/engine.h"
 #include "ops/conv/pairs/row_words.h"
 #include "ops/conv/parts.h"
+#include "ops/conv/row_cuts.h"
 #include "ops/conv/shape.h"
 
 namespace backops {
@@ -75,13 +76,6 @@ inline std::int64_t even_block(std::int64_t channels, std::int64_t most) {
   return ceil_divide(channels, ceil_divide(channels, most));
 }
 
-// Rows of outputs of a slice of an image, and of the input the first that their windows have.
-struct RowCut {
-  std::int64_t image, d;
-  Range h;
-  std::int64_t first_row;
-};
-
 // Kernels of one tap have no use for rows: short ones are joined, as many as make a run of products
 // long enough. The shape of the same problem, with fewer and longer rows.
 inline ConvShape with_joined_rows(const ConvShape& shape) {
@@ -107,7 +101,8 @@ struct PairWeightLayout {
         outputs{width, s.groups, s.group_outputs()},
         inputs(even_block(s.group_inputs(), most_inputs), s),
         row(s),
-        kernel_rows(s.kernel[0] * s.kernel[1]) {
+        kernel_rows(s.kernel[0] * s.kernel[1]),
+        cuts(s) {
     cut(static_cast<double>(task.cpu.level2_bytes), task.cuts.parts());
   }
 
@@ -118,23 +113,10 @@ struct PairWeightLayout {
   const RowTaps row;
   const std::int64_t kernel_rows;
   bool fits = true, is_by_inputs = false;
-  std::int64_t rows_at_once = 1, cuts = 1, parts = 1, splits = 1;
+  RowCuts cuts;
+  std::int64_t parts = 1, splits = 1;
 
-  std::int64_t source_rows() const {
-    return (rows_at_once - 1) * s.stride[1] + (s.kernel[1] - 1) * s.dilation[1] + 1;
-  }
-  std::int64_t all_rows() const { return s.kernel[0] * source_rows(); }
-  RowCut cut_of(std::int64_t index) const {
-    const std::int64_t cuts = ceil_divide(s.out[1], rows_at_once);
-    RowCut cut{};
-    cut.h.begin = index % cuts * rows_at_once;
-    cut.h.end = std::min(cut.h.begin + rows_at_once, s.out[1]);
-    cut.d = index / cuts % s.out[0];
-    cut.image = index / cuts / s.out[0];
-    cut.first_row = cut.h.begin * s.stride[1] - s.padding[1];
-    return cut;
-  }
-
+  std::int64_t all_rows() const { return s.kernel[0] * cuts.source_rows(); }
   // Memory of the engine: the sums of the parts, or the outputs of all cuts; magnitudes.
   std::int64_t weight_sums() const {
     return outputs.all_blocks() * outputs.width * inputs.channels * s.taps();
@@ -148,7 +130,7 @@ struct PairWeightLayout {
     return reinterpret_cast<float*>(b.memory) + index * output_words();
   }
   std::size_t magnitudes_at() const {
-    const std::int64_t sums = is_by_inputs ? cuts * output_words() : parts * part_sums();
+    const std::int64_t sums = is_by_inputs ? cuts.count() * output_words() : parts * part_sums();
     return whole_lines(static_cast<std::size_t>(sums) * sizeof(float));
   }
   Magnitudes* magnitudes(const ConvBuffers& b) const {
@@ -157,7 +139,7 @@ struct PairWeightLayout {
   // Memory of a worker: words of a block of inputs, of outputs; rows that become words; sums of a
   // block of inputs; lists of runs.
   std::int64_t input_words() const { return all_rows() * row.row_words() * inputs.size; }
-  std::int64_t block_words() const { return rows_at_once * row.steps * outputs.width; }
+  std::int64_t block_words() const { return cuts.rows_at_once * row.steps * outputs.width; }
   std::int64_t output_words() const { return outputs.all_blocks() * block_words(); }
   float* own_words(const ConvBuffers& b) const { return reinterpret_cast<float*>(b.scratch); }
   float* own_outputs(const ConvBuffers& b) const { return own_words(b) + input_words(); }
@@ -172,7 +154,7 @@ struct PairWeightLayout {
   std::size_t own_sums_at() const {
     const std::int64_t input = RowWords::staged_size(inputs.size, row.row_numbers(), all_rows());
     const std::int64_t output =
-        RowWords::staged_size(kPair * outputs.width, kPair * row.steps, rows_at_once);
+        RowWords::staged_size(kPair * outputs.width, kPair * row.steps, cuts.rows_at_once);
     return staged_at() +
            whole_lines(static_cast<std::size_t>(std::max(input, output)) * sizeof(BFloat16));
   }
@@ -188,10 +170,10 @@ struct PairWeightLayout {
   std::int64_t lists() const { return kernel_rows + 1; }
   std::size_t list_bytes() const {
     return static_cast<std::size_t>(lists()) *
-           (static_cast<std::size_t>(rows_at_once) * sizeof(BlockRun) + sizeof(std::int64_t));
+           (static_cast<std::size_t>(cuts.rows_at_once) * sizeof(BlockRun) + sizeof(std::int64_t));
   }
   BlockRun* runs(const ConvBuffers& b, std::int64_t list) const {
-    return reinterpret_cast<BlockRun*>(b.scratch + lists_at()) + list * rows_at_once;
+    return reinterpret_cast<BlockRun*>(b.scratch + lists_at()) + list * cuts.rows_at_once;
   }
   std::int64_t* run_counts(const ConvBuffers& b) const {
     return reinterpret_cast<std::int64_t*>(runs(b, lists()));
@@ -207,33 +189,28 @@ struct PairWeightLayout {
     const auto number = [](std::int64_t value) { return static_cast<double>(value); };
     const double part_bytes = number(part_sums()) * sizeof(float);
     is_by_inputs =
-        part_bytes * number(wanted) > kMostPartBytes || s.batch * s.out[0] * s.out[1] < wanted;
-    rows_at_once = s.out[1];
+        part_bytes * number(wanted) > kMostPartBytes || cuts.slices() * s.out[1] < wanted;
     const double output_row = number(outputs.all_blocks()) * number(row.steps * outputs.width);
     const auto bytes = [&] {
       const double words = number(all_rows()) * number(row.row_words()) * number(inputs.size);
-      return (words + (is_by_inputs ? 0 : number(rows_at_once) * output_row)) * sizeof(float);
+      return (words + (is_by_inputs ? 0 : number(cuts.rows_at_once) * output_row)) * sizeof(float);
     };
     // Of all inputs: blocks share cache lines where channels lie side by side.
     const auto input_bytes = [&] {
       if (is_by_inputs) return 0.0;
-      const std::int64_t rows = std::min(all_rows(), rows_at_once * kernel_rows);
+      const std::int64_t rows = std::min(all_rows(), cuts.rows_at_once * kernel_rows);
       return number(rows) * number(s.inputs) * number(s.in[2]) * sizeof(BFloat16);
     };
     const double most = kTileShare * level2_bytes;
-    while (rows_at_once > 1 && (bytes() > most || bytes() + input_bytes() > level2_bytes)) {
-      rows_at_once = ceil_divide(rows_at_once, 2);
+    while (cuts.rows_at_once > 1 && (bytes() > most || bytes() + input_bytes() > level2_bytes)) {
+      cuts.rows_at_once = ceil_divide(cuts.rows_at_once, 2);
     }
-    const std::int64_t slices = s.batch * s.out[0];
-    if (!is_by_inputs) {
-      rows_at_once = std::min(rows_at_once, ceil_divide(s.out[1], ceil_divide(wanted, slices)));
-    }
-    cuts = slices * ceil_divide(s.out[1], rows_at_once);
-    parts = std::min(cuts, wanted);
+    if (!is_by_inputs) cuts.make(wanted);
+    parts = std::min(cuts.count(), wanted);
     splits = std::min(outputs.pairs(), ceil_divide(kTasksPerThread * wanted, inputs.all_blocks()));
-    fits = bytes() <= most &&
-           (!is_by_inputs ||
-            number(cuts * rows_at_once) * output_row * sizeof(float) <= kMostSharedBytes);
+    fits = bytes() <= most && (!is_by_inputs || number(cuts.count() * cuts.rows_at_once) *
+                                                        output_row * sizeof(float) <=
+                                                    kMostSharedBytes);
   }
 };
 

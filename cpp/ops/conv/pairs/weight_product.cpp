@@ -53,7 +53,8 @@ class PairWeightProduct : public WatchingEngine {
   int phases() const override { return 2; }
   std::int64_t tasks(int phase) const override {
     if (!n_.is_by_inputs) return phase == 0 ? n_.parts : n_.outputs.all_pairs();
-    return phase == 0 ? n_.cuts * n_.outputs.all_pairs() : n_.inputs.all_blocks() * n_.splits;
+    return phase == 0 ? n_.cuts.count() * n_.outputs.all_pairs()
+                      : n_.inputs.all_blocks() * n_.splits;
   }
 
   void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
@@ -64,7 +65,7 @@ class PairWeightProduct : public WatchingEngine {
     } else if (phase == 0) {
       const std::int64_t pair = task % n_.outputs.all_pairs(),
                          index = task / n_.outputs.all_pairs();
-      bring_outputs(b, n_.cut_of(index), {pair, pair + 1}, n_.shared_outputs(b, index), output);
+      bring_outputs(b, n_.cuts.cut(index), {pair, pair + 1}, n_.shared_outputs(b, index), output);
     } else {
       sum_inputs(b, task / n_.splits, task % n_.splits, input);
     }
@@ -98,9 +99,9 @@ class PairWeightProduct : public WatchingEngine {
     const Sums sums{n_.part(b, index), 0, 0, n_.inputs.channels};
     float* const bias = n_.s.makes_bias ? n_.part(b, index) + n_.weight_sums() : nullptr;
     const Range pairs{0, n_.outputs.pairs()};
-    const Range own = share_of(n_.cuts, n_.parts, index);
+    const Range own = share_of(n_.cuts.count(), n_.parts, index);
     for (std::int64_t i = own.begin; i < own.end; ++i) {
-      const RowCut cut = n_.cut_of(i);
+      const RowCut cut = n_.cuts.cut(i);
       bring_outputs(b, cut, {0, n_.outputs.all_pairs()}, n_.own_outputs(b), output);
       for (std::int64_t block = 0; block < n_.inputs.all_blocks(); ++block) {
         add_block(b, cut, block, pairs, n_.own_outputs(b), sums, input);
@@ -124,8 +125,8 @@ class PairWeightProduct : public WatchingEngine {
     float* const bias = n_.own_sums(b) + lanes * own.size() * n_.s.taps();
     std::fill_n(n_.own_sums(b), lanes * (own.size() * n_.s.taps() + 1), 0.0f);
     const bool adds_bias = n_.s.makes_bias && own.begin == 0;
-    for (std::int64_t i = 0; i < n_.cuts; ++i) {
-      const RowCut cut = n_.cut_of(i);
+    for (std::int64_t i = 0; i < n_.cuts.count(); ++i) {
+      const RowCut cut = n_.cuts.cut(i);
       add_block(b, cut, block, pairs, n_.shared_outputs(b, i), sums, input);
       for (std::int64_t pair = all.begin; adds_bias && pair < all.end; ++pair) {
         add_bias(b, pair, n_.shared_outputs(b, i),
@@ -165,11 +166,6 @@ class PairWeightProduct : public WatchingEngine {
     }
   }
 
-  bool is_inside(int axis, std::int64_t input) const { return input >= 0 && input < n_.s.in[axis]; }
-  std::int64_t input_slice(const RowCut& cut, std::int64_t tap) const {
-    return cut.d * n_.s.stride[0] - n_.s.padding[0] + tap * n_.s.dilation[0];
-  }
-
   // Windows further apart than they are high have rows between them.
   bool is_in_a_window(std::int64_t row) const {
     for (std::int64_t tap = 0; tap < n_.s.kernel[1]; ++tap) {
@@ -185,12 +181,13 @@ class PairWeightProduct : public WatchingEngine {
                         channels, n_.row.numbers, n_.all_rows() * n_.row.lines(), n_.staged(b),
                         {n_.own_words(b), n_.row.every, channels.size(), full_words_.width});
     for (std::int64_t i = 0; i < n_.all_rows(); ++i) {
-      const std::int64_t d = input_slice(cut, i / n_.source_rows());
-      const std::int64_t h = cut.first_row + i % n_.source_rows();
+      const std::int64_t d = n_.cuts.input_slice(cut, i / n_.cuts.source_rows());
+      const std::int64_t h = cut.first_row + i % n_.cuts.source_rows();
       for (std::int64_t line = 0; line < n_.row.lines(); ++line) {
         const std::int64_t first =
             n_.row.remainders[static_cast<std::size_t>(line)] - n_.s.padding[2];
-        if (is_inside(0, d) && is_inside(1, h) && is_in_a_window(i % n_.source_rows())) {
+        if (n_.cuts.is_inside(0, d) && n_.cuts.is_inside(1, h) &&
+            is_in_a_window(i % n_.cuts.source_rows())) {
           rows.bring(cut.image, d, h, {first, n_.s.stride[2], n_.s.in[2]},
                      i * n_.row.lines() + line);
         } else {
@@ -208,12 +205,12 @@ class PairWeightProduct : public WatchingEngine {
       const bool has_all = list == n_.kernel_rows;
       const std::int64_t slice = list / n_.s.kernel[1],
                          tap = list % n_.s.kernel[1] * n_.s.dilation[1];
-      const bool has_some = has_all || is_inside(0, input_slice(cut, slice));
+      const bool has_some = has_all || n_.cuts.is_inside(0, n_.cuts.input_slice(cut, slice));
       std::int64_t count = 0;
       for (std::int64_t h = 0; has_some && h < cut.h.size(); ++h) {
         const std::int64_t at = h * n_.s.stride[1] + tap;
-        if (!has_all && !is_inside(1, cut.first_row + at)) continue;
-        const std::int64_t row = has_all ? 0 : slice * n_.source_rows() + at;
+        if (!has_all && !n_.cuts.is_inside(1, cut.first_row + at)) continue;
+        const std::int64_t row = has_all ? 0 : slice * n_.cuts.source_rows() + at;
         n_.runs(b, list)[count++] = {row * row_words, h * output_row};
       }
       n_.run_counts(b)[list] = count;

@@ -15,6 +15,7 @@
 #include "ops/conv/careful.h"
 #include "ops/conv/copy.h"
 #include "ops/conv/parts.h"
+#include "ops/conv/row_cuts.h"
 
 namespace backops {
 namespace {
@@ -33,7 +34,8 @@ class RowWeights : public WatchingEngine {
         outputs_{kernels.width, 1, s_.outputs},
         numbers_(s_.kernel[2] * s_.inputs),
         kernel_rows_(s_.kernel[0] * s_.kernel[1]),
-        steps_(ceil_divide(s_.out[2], kPair)) {
+        steps_(ceil_divide(s_.out[2], kPair)),
+        cuts_(s_) {
     cut(kTileShare * static_cast<double>(task.cpu.level2_bytes) / sizeof(float), task.cuts.parts());
   }
 
@@ -71,44 +73,22 @@ class RowWeights : public WatchingEngine {
   }
 
  private:
-  // Rows of outputs of a slice of an image, and of the input the first that their windows have.
-  struct Cut {
-    std::int64_t image, d;
-    Range h;
-    std::int64_t first_row;
-  };
-
   void cut(double most_sums, std::int64_t wanted) {
     row_words_ =
         round_up((kPair * steps_ * s_.stride[2] + s_.kernel[2]) * s_.inputs, outputs_.width);
-    rows_at_once_ = s_.out[1];
     const auto sums = [&] {
-      return static_cast<double>(s_.kernel[0] * source_rows()) * static_cast<double>(row_words_) +
-             static_cast<double>(rows_at_once_ * steps_) * static_cast<double>(outputs_.padded());
+      return static_cast<double>(s_.kernel[0] * cuts_.source_rows()) *
+                 static_cast<double>(row_words_) +
+             static_cast<double>(cuts_.rows_at_once * steps_) *
+                 static_cast<double>(outputs_.padded());
     };
-    while (rows_at_once_ > 1 && sums() > most_sums) {
-      rows_at_once_ = ceil_divide(rows_at_once_, 2);
+    while (cuts_.rows_at_once > 1 && sums() > most_sums) {
+      cuts_.rows_at_once = ceil_divide(cuts_.rows_at_once, 2);
     }
     fits_ = sums() <= 4 * most_sums;
-    const std::int64_t slices = s_.batch * s_.out[0];
-    rows_at_once_ = std::min(rows_at_once_, ceil_divide(s_.out[1], ceil_divide(wanted, slices)));
-    cuts_ = slices * ceil_divide(s_.out[1], rows_at_once_);
-    parts_ = std::min(cuts_, wanted);
+    cuts_.make(wanted);
+    parts_ = std::min(cuts_.count(), wanted);
   }
-  std::int64_t source_rows() const {
-    return (rows_at_once_ - 1) * s_.stride[1] + (s_.kernel[1] - 1) * s_.dilation[1] + 1;
-  }
-  Cut cut_of(std::int64_t index) const {
-    const std::int64_t cuts = ceil_divide(s_.out[1], rows_at_once_);
-    Cut cut{};
-    cut.h.begin = index % cuts * rows_at_once_;
-    cut.h.end = std::min(cut.h.begin + rows_at_once_, s_.out[1]);
-    cut.d = index / cuts % s_.out[0];
-    cut.image = index / cuts / s_.out[0];
-    cut.first_row = cut.h.begin * s_.stride[1] - s_.padding[1];
-    return cut;
-  }
-
   // Memory of the engine: for each part the sums, (pairs of blocks, kernel rows, numbers, outputs
   // of the pair of blocks), and those of the bias; magnitudes of what each part has seen.
   std::int64_t weight_sums() const { return outputs_.padded() * kernel_rows_ * numbers_; }
@@ -130,32 +110,32 @@ class RowWeights : public WatchingEngine {
   // Memory of a worker: rows of the input as words, rows of outputs as pairs of positions, one row
   // of each as it comes, a list.
   float* words(const ConvBuffers& b) const { return reinterpret_cast<float*>(b.scratch); }
-  std::int64_t words_sums() const { return s_.kernel[0] * source_rows() * row_words_; }
+  std::int64_t words_sums() const { return s_.kernel[0] * cuts_.source_rows() * row_words_; }
   // Blocks of outputs of a row.
   std::int64_t block_sums() const { return steps_ * outputs_.width; }
   std::int64_t output_row_sums() const { return outputs_.blocks() * block_sums(); }
   float* output_row(const ConvBuffers& b, std::int64_t row) const {
     return words(b) + words_sums() + row * output_row_sums();
   }
-  float* staged(const ConvBuffers& b) const { return output_row(b, rows_at_once_); }
+  float* staged(const ConvBuffers& b) const { return output_row(b, cuts_.rows_at_once); }
   std::int64_t staged_sums() const {
     return std::max(kPair * output_row_sums(), row_words_ + s_.stride[2] * s_.inputs);
   }
   std::size_t list_at() const {
-    return whole_lines(
-        static_cast<std::size_t>(words_sums() + rows_at_once_ * output_row_sums() + staged_sums()) *
-        sizeof(float));
+    return whole_lines(static_cast<std::size_t>(
+                           words_sums() + cuts_.rows_at_once * output_row_sums() + staged_sums()) *
+                       sizeof(float));
   }
   std::size_t list_bytes() const {
-    return static_cast<std::size_t>(rows_at_once_) * sizeof(BlockRun);
+    return static_cast<std::size_t>(cuts_.rows_at_once) * sizeof(BlockRun);
   }
 
   void sum_part(const ConvBuffers& b, std::int64_t part, PairMagnitudes& output,
                 PairMagnitudes& input) const {
     std::fill_n(sums(b, part, 0), part_sums(), 0.0f);
-    const Range own = share_of(cuts_, parts_, part);
+    const Range own = share_of(cuts_.count(), parts_, part);
     for (std::int64_t index = own.begin; index < own.end; ++index) {
-      const Cut cut = cut_of(index);
+      const RowCut cut = cuts_.cut(index);
       for (std::int64_t h = cut.h.begin; h < cut.h.end; ++h) {
         bring_output(b, cut, h, s_.makes_bias ? bias_sums(b, part) : nullptr, output);
       }
@@ -167,7 +147,7 @@ class RowWeights : public WatchingEngine {
   }
 
   // A row of all outputs, a zero behind an odd number of positions.
-  void bring_output(const ConvBuffers& b, const Cut& cut, std::int64_t h, float* bias,
+  void bring_output(const ConvBuffers& b, const RowCut& cut, std::int64_t h, float* bias,
                     PairMagnitudes& found) const {
     const std::int64_t width = outputs_.width, pitch = kPair * block_sums();
     Box box{};
@@ -190,13 +170,8 @@ class RowWeights : public WatchingEngine {
     pairs_.watch({to, kPair * output_row_sums(), &found});
   }
 
-  bool is_inside(int axis, std::int64_t input) const { return input >= 0 && input < s_.in[axis]; }
-  std::int64_t input_slice(const Cut& cut, std::int64_t tap) const {
-    return cut.d * s_.stride[0] - s_.padding[0] + tap * s_.dilation[0];
-  }
-
   // Rows of the input that windows of the cut have, with zeros around.
-  void bring_input(const ConvBuffers& b, const Cut& cut, PairMagnitudes& found) const {
+  void bring_input(const ConvBuffers& b, const RowCut& cut, PairMagnitudes& found) const {
     auto* const row = reinterpret_cast<BFloat16*>(staged(b));
     const std::int64_t step = s_.stride[2] * s_.inputs, count = row_words_ + step;
     const Range inside =
@@ -206,28 +181,30 @@ class RowWeights : public WatchingEngine {
     std::fill_n(row, std::min(numbers.begin, count), BFloat16{});
     std::fill(row + std::min(numbers.end, count), row + count, BFloat16{});
     for (std::int64_t slice = 0; slice < s_.kernel[0]; ++slice) {
-      const std::int64_t d = input_slice(cut, slice);
-      for (std::int64_t i = 0; is_inside(0, d) && i < source_rows(); ++i) {
-        if (!is_inside(1, cut.first_row + i)) continue;
+      const std::int64_t d = cuts_.input_slice(cut, slice);
+      for (std::int64_t i = 0; cuts_.is_inside(0, d) && i < cuts_.source_rows(); ++i) {
+        if (!cuts_.is_inside(1, cut.first_row + i)) continue;
         source_.bring(b.input, {cut.image, d, cut.first_row + i}, inside, row + numbers.begin,
                       nullptr);
         pairs_.watch({row, count, &found});
-        pairs_.pair({row, step, row_words_, words(b) + (slice * source_rows() + i) * row_words_});
+        pairs_.pair(
+            {row, step, row_words_, words(b) + (slice * cuts_.source_rows() + i) * row_words_});
       }
     }
   }
 
   // One row of the kernel.
-  void multiply(const ConvBuffers& b, const Cut& cut, std::int64_t part, std::int64_t pair,
+  void multiply(const ConvBuffers& b, const RowCut& cut, std::int64_t part, std::int64_t pair,
                 std::int64_t row) const {
     const std::int64_t slice = row / s_.kernel[1], tap = row % s_.kernel[1] * s_.dilation[1];
-    if (!is_inside(0, input_slice(cut, slice))) return;
+    if (!cuts_.is_inside(0, cuts_.input_slice(cut, slice))) return;
     auto* const runs = reinterpret_cast<BlockRun*>(b.scratch + list_at());
     BlockProducts p{};
     for (std::int64_t h = 0; h < cut.h.size(); ++h) {
       const std::int64_t at = h * s_.stride[1] + tap;
-      if (!is_inside(1, cut.first_row + at)) continue;
-      runs[p.run_count++] = {(slice * source_rows() + at) * row_words_, h * output_row_sums()};
+      if (!cuts_.is_inside(1, cut.first_row + at)) continue;
+      runs[p.run_count++] = {(slice * cuts_.source_rows() + at) * row_words_,
+                             h * output_row_sums()};
     }
     if (p.run_count == 0) return;
     p.runs = runs;
@@ -278,7 +255,8 @@ class RowWeights : public WatchingEngine {
   const std::int64_t numbers_, kernel_rows_;  // numbers of a window in one row
   const std::int64_t steps_;                  // pairs of positions of a row
   bool fits_ = true;
-  std::int64_t rows_at_once_ = 1, cuts_ = 1, parts_ = 1, row_words_ = 0;
+  RowCuts cuts_;
+  std::int64_t parts_ = 1, row_words_ = 0;
 };
 
 }  // namespace
