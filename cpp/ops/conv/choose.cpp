@@ -71,7 +71,10 @@ double lanes_cycles(const ConvTask& task, VectorSize size) {
   const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
   const double vectors = as_double(ceil_divide(s.groups, width_of(task, size))) *
                          s.multiplications() / as_double(s.groups);
-  return cycles_of_vectors(task, products * vectors, size, kTapRate);
+  // As many instructions load, convert and store half as many numbers.
+  const double half = size_of(task.dtype) == s.sum_bytes() ? 1.15 : 1.4;
+  const double loading = size == VectorSize::half ? half : 1;
+  return cycles_of_vectors(task, loading * products * vectors, size, kTapRate);
 }
 
 // ---- blocks ----
