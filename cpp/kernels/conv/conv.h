@@ -34,23 +34,41 @@ struct GatherTap {
   std::int64_t source, weight;
 };
 
-// target[j * target_step + v * width] = bias[v * weight_pitch] + sum over t of
-// weights[t.weight + v * weight_pitch] * source[t.source + j * source_step + v * width]; all of
-// them are vectors, steps count sums. Null is no bias. `last_lanes`, if it is not 0: so many lanes
-// of the last vector are there. Of gather_elements, source and target are elements of a tensor, and
-// what is said of them counts elements.
+// target[j * target_step] = bias + sum over t of weights[t.weight] * source[t.source + j * width];
+// all of them are vectors, steps count sums. Null is no bias.
 struct GatherTaps {
   const void* source;
   const void* weights;
   const GatherTap* taps;
   std::int64_t tap_count;
-  std::int64_t source_step;
+  void* target;
+  std::int64_t target_step;
+  std::int64_t count;
+  const void* bias;
+};
+
+// Where the source of a tap begins, in elements, and in which column of it; its weights, in sums.
+struct ElementTap {
+  std::int64_t source, column, weight;
+};
+
+// target[j * target_step + v * width] = bias[v * weight_pitch] + sum over t of
+// weights[t.weight + v * weight_pitch] * source[t.source + j * source_step + v * width] where
+// t.column + j * column_step is one of `columns` from 0 on: others are not there, and not read.
+// Source and target are elements of a tensor, in vectors, and their steps count elements.
+// `last_lanes`, if it is not 0: so many lanes of the last vector are there.
+struct GatherElements {
+  const void* source;
+  const void* weights;
+  const ElementTap* taps;
+  std::int64_t tap_count;
+  std::int64_t source_step, column_step, columns;
   void* target;
   std::int64_t target_step;
   std::int64_t count;
   std::int64_t vectors, weight_pitch;  // vectors: of v
-  const void* bias = nullptr;
-  int last_lanes = 0;
+  const void* bias;
+  int last_lanes;
 };
 
 // sums[(r * sum_columns + c) * width + v * sum_pitch] += sum over j of grad[j * grad_step + v *
@@ -131,7 +149,7 @@ struct ConvKernels {
   void (*to_lanes)(const LaneCopy&);    // elements in, sums out
   void (*from_lanes)(const LaneCopy&);  // sums in, elements out
   void (*gather)(const GatherTaps&);
-  void (*gather_elements)(const GatherTaps&);
+  void (*gather_elements)(const GatherElements&);
   void (*correlate)(const CorrelateTaps&);
   void (*sum)(const SumLanes&);
   void (*multiply_positions)(const BlockProducts&);  // left_pitch is a vector

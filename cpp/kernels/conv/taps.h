@@ -31,117 +31,151 @@ BACKOPS_INLINE void add_value(const V& value, const V (&weights)[kTaps], V (&sum
   if constexpr (kTap + 1 < kTaps) add_value<V, kLast, kTap + 1>(value, weights, sums);
 }
 
-// Lanes of a vector that are there: all, or the first ones.
-template <class Kind>
-struct Lanes {
-  Kind kind;
-  int count;
+// Vectors side by side, all of which are there.
+template <class V>
+struct DenseSource {
+  using Tap = GatherTap;
+  static constexpr int kMostTaps = kMostNeighbours<V>;
+  static constexpr std::int64_t step = V::width;
+
+  BACKOPS_INLINE static std::int64_t column_of(const Tap&, int) { return 0; }
+  BACKOPS_INLINE static std::int64_t column_before(std::int64_t column) { return column; }
+  BACKOPS_INLINE static bool has(std::int64_t) { return true; }
+  BACKOPS_INLINE static V load(const typename V::Sum* from) { return V::load(from); }
 };
 
-template <class V, int kLast, class Kind, class E, int kTaps, int kCount>
-BACKOPS_INLINE void add_values(const Lanes<Kind>& lanes, const E* from, std::int64_t step,
+// Elements of a tensor, and of each vector all lanes, or the first ones.
+template <class V, class E, class Kind>
+struct ElementSource {
+  using Tap = ElementTap;
+  // Few vectors have lanes that are not there: no code for them where masks are slow.
+  static constexpr int kMostTaps =
+      std::is_same_v<Kind, Part> && !V::has_masked_stores ? 1 : kMostNeighbours<V>;
+  std::int64_t step, column_step, columns;
+  Kind kind;
+  int lanes;
+  std::int64_t first;  // column, that those of taps are counted from
+
+  BACKOPS_INLINE std::int64_t column_of(const Tap& tap, int position) const {
+    return first + tap.column + position * column_step;
+  }
+  BACKOPS_INLINE std::int64_t column_before(std::int64_t column) const {
+    return column - column_step;
+  }
+  BACKOPS_INLINE bool has(std::int64_t column) const {
+    return static_cast<std::uint64_t>(column) < static_cast<std::uint64_t>(columns);
+  }
+  BACKOPS_INLINE V load(const E* from) const { return backops::load<V>(kind, from, lanes); }
+};
+
+template <class V, int kLast, class Source, class E, int kTaps, int kCount>
+BACKOPS_INLINE void add_values(const Source& source, const E* from, std::int64_t column,
                                const V (&weights)[kTaps], V (&sums)[kCount]) {
-  add_value<V, kLast, 0>(load<V>(lanes.kind, from, lanes.count), weights, sums);
+  if (source.has(column)) add_value<V, kLast, 0>(source.load(from), weights, sums);
   if constexpr (kLast > 1 - kTaps) {
-    add_values<V, kLast - 1>(lanes, from - step, step, weights, sums);
+    add_values<V, kLast - 1>(source, from - source.step, source.column_before(column), weights,
+                             sums);
   }
 }
 
 // The same sums in the same order as one tap after the other.
-template <class V, int kTaps, class Kind, class E, int kCount>
-BACKOPS_INLINE void add_neighbours(const Lanes<Kind>& lanes, const GatherTap* taps, const E* source,
-                                   std::int64_t step, const typename V::Sum* weights,
+template <class V, int kTaps, class Source, class E, int kCount>
+BACKOPS_INLINE void add_neighbours(const Source& source, const typename Source::Tap* taps,
+                                   const E* first, const typename V::Sum* weights,
                                    V (&sums)[kCount]) {
   V own[kTaps];
   for (int t = 0; t < kTaps; ++t) own[t] = V::load(weights + taps[t].weight);
-  add_values<V, kCount - 1>(lanes, source + taps[0].source + (kCount - 1) * step, step, own, sums);
+  add_values<V, kCount - 1>(source, first + taps[0].source + (kCount - 1) * source.step,
+                            source.column_of(taps[0], kCount - 1), own, sums);
 }
 
-template <class V, int kTaps, class Kind, class E, int kCount>
-BACKOPS_INLINE void add_up_to(const Lanes<Kind>& lanes, int count, const GatherTap* taps,
-                              const E* source, std::int64_t step, const typename V::Sum* weights,
-                              V (&sums)[kCount]) {
-  if (count == kTaps) return add_neighbours<V, kTaps>(lanes, taps, source, step, weights, sums);
-  if constexpr (kTaps > 1) {
-    add_up_to<V, kTaps - 2>(lanes, count, taps, source, step, weights, sums);
-  }
+template <class V, int kTaps, class Source, class E, int kCount>
+BACKOPS_INLINE void add_up_to(const Source& source, int count, const typename Source::Tap* taps,
+                              const E* first, const typename V::Sum* weights, V (&sums)[kCount]) {
+  if (count == kTaps) return add_neighbours<V, kTaps>(source, taps, first, weights, sums);
+  if constexpr (kTaps > 1) add_up_to<V, kTaps - 2>(source, count, taps, first, weights, sums);
 }
 
-// kDense: vectors are side by side, which the compiler then knows.
-template <class V, int kCount, bool kDense, class Kind, class E>
-BACKOPS_INLINE void gather_some(const Lanes<Kind>& lanes, const GatherTaps& a, const E* source,
+template <class V, class Source, class E, int kCount>
+BACKOPS_INLINE void gather_some(const Source& source, const typename Source::Tap* tap,
+                                std::int64_t tap_count, const E* first,
                                 const typename V::Sum* weights, const typename V::Sum* bias,
-                                E* target) {
-  const std::int64_t source_step = kDense ? V::width : a.source_step;
-  V sums[kCount];
+                                V (&sums)[kCount]) {
   const V start = bias == nullptr ? V::fill(0) : V::load(bias);
   for (int i = 0; i < kCount; ++i) sums[i] = start;
-  // Few sums share little, and few vectors have lanes that are not there.
-  constexpr int kMost = kCount < 4 || std::is_same_v<Kind, Part> ? 1 : kMostNeighbours<V>;
-  for (const GatherTap *tap = a.taps, *end = tap + a.tap_count; tap != end;) {
+  constexpr int kMost = kCount < 4 ? 1 : Source::kMostTaps;  // few sums share little
+  for (const typename Source::Tap* const end = tap + tap_count; tap != end;) {
     int count = 1;
     while (count < kMost && tap + count != end &&
-           tap[count].source == tap[count - 1].source - source_step) {
+           tap[count].source == tap[count - 1].source - source.step) {
       ++count;
     }
     if (count % 2 == 0) --count;
-    add_up_to<V, kMost>(lanes, count, tap, source, source_step, weights, sums);
+    add_up_to<V, kMost>(source, count, tap, first, weights, sums);
     tap += count;
-  }
-  for (int i = 0; i < kCount; ++i) {
-    if constexpr (!kDense) {
-      announce_writing(target + i * a.target_step,
-                       kGatherSums * a.target_step * std::int64_t{sizeof(E)});
-    }
-    store(lanes.kind, sums[i], target + i * a.target_step, lanes.count);
   }
 }
 
-template <class V, int kCount, bool kDense, class Kind, class E>
-BACKOPS_INLINE void gather_up_to(const Lanes<Kind>& lanes, const GatherTaps& a, std::int64_t count,
-                                 const E* source, const typename V::Sum* weights,
-                                 const typename V::Sum* bias, E* target) {
-  if (count == kCount) {
-    return gather_some<V, kCount, kDense>(lanes, a, source, weights, bias, target);
+template <class V, int kCount>
+BACKOPS_INLINE void gather_sums(const GatherTaps& a, std::int64_t first, std::int64_t count) {
+  if (count != kCount) {
+    if constexpr (kCount > 1) gather_sums<V, kCount - 1>(a, first, count);
+    return;
   }
-  if constexpr (kCount > 1) {
-    gather_up_to<V, kCount - 1, kDense>(lanes, a, count, source, weights, bias, target);
+  using Sum = typename V::Sum;
+  V sums[kCount];
+  gather_some<V>(DenseSource<V>{}, a.taps, a.tap_count,
+                 static_cast<const Sum*>(a.source) + first * V::width,
+                 static_cast<const Sum*>(a.weights), static_cast<const Sum*>(a.bias), sums);
+  auto* const target = static_cast<Sum*>(a.target) + first * a.target_step;
+  for (int i = 0; i < kCount; ++i) sums[i].store(target + i * a.target_step);
+}
+
+template <class V>
+BACKOPS_FLATTEN void gather_taps(const GatherTaps& args) {
+  const GatherTaps a = args;
+  for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
+    gather_sums<V, kGatherSums>(a, first, count);
+  });
+}
+
+// Some positions of one vector of channels.
+template <class V, class E, int kCount, class Kind>
+BACKOPS_INLINE void gather_vector(const GatherElements& a, std::int64_t first, std::int64_t count,
+                                  std::int64_t v, Kind kind, int lanes) {
+  if (count != kCount) {
+    if constexpr (kCount > 1) gather_vector<V, E, kCount - 1>(a, first, count, v, kind, lanes);
+    return;
+  }
+  using Sum = typename V::Sum;
+  const ElementSource<V, E, Kind> source{a.source_step, a.column_step, a.columns,
+                                         kind,          lanes,         first * a.column_step};
+  V sums[kCount];
+  gather_some<V>(source, a.taps, a.tap_count,
+                 static_cast<const E*>(a.source) + first * a.source_step + v * V::width,
+                 static_cast<const Sum*>(a.weights) + v * a.weight_pitch,
+                 a.bias == nullptr ? nullptr : static_cast<const Sum*>(a.bias) + v * a.weight_pitch,
+                 sums);
+  E* const target = static_cast<E*>(a.target) + first * a.target_step + v * V::width;
+  for (int i = 0; i < kCount; ++i) {
+    announce_writing(target + i * a.target_step,
+                     kGatherSums * a.target_step * std::int64_t{sizeof(E)});
+    store(kind, sums[i], target + i * a.target_step, lanes);
   }
 }
 
 // All vectors of a few positions, then the next ones: as they lie in memory.
-template <class V, class E, bool kDense>
-BACKOPS_FLATTEN void gather_row(const GatherTaps& args) {
-  const GatherTaps a = args;
+template <class V, class E>
+BACKOPS_FLATTEN void gather_elements(const GatherElements& args) {
+  const GatherElements a = args;
   const std::int64_t whole = a.last_lanes == 0 ? a.vectors : a.vectors - 1;
   for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
-    const auto* source = static_cast<const E*>(a.source) + first * a.source_step;
-    const auto* weights = static_cast<const typename V::Sum*>(a.weights);
-    const auto* bias = static_cast<const typename V::Sum*>(a.bias);
-    auto* target = static_cast<E*>(a.target) + first * a.target_step;
     for (std::int64_t v = 0; v < whole; ++v) {
-      gather_up_to<V, kGatherSums, kDense>(Lanes<Whole>{{}, V::width}, a, count, source, weights,
-                                           bias, target);
-      source += V::width;
-      weights += a.weight_pitch;
-      if (bias != nullptr) bias += a.weight_pitch;
-      target += V::width;
+      gather_vector<V, E, kGatherSums>(a, first, count, v, Whole{}, V::width);
     }
-    if constexpr (!kDense) {
-      if (a.last_lanes == 0) return;
-      gather_up_to<V, kGatherSums, kDense>(Lanes<Part>{{}, a.last_lanes}, a, count, source, weights,
-                                           bias, target);
-    }
+    if (a.last_lanes == 0) return;
+    gather_vector<V, E, kGatherSums>(a, first, count, whole, Part{}, a.last_lanes);
   });
-}
-
-// Elements of tensors that are converted are seldom as dense.
-template <class V, class E>
-void gather_taps(const GatherTaps& a) {
-  if constexpr (std::is_same_v<E, typename V::Sum>) {
-    if (a.source_step == V::width && a.last_lanes == 0) return gather_row<V, E, true>(a);
-  }
-  gather_row<V, E, false>(a);
 }
 
 // kDense: columns of the input are side by side.

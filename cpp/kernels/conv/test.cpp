@@ -149,70 +149,75 @@ void test_copies(const ConvKernels& k) {
 }
 
 // Steps are in vectors.
-void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count, std::int64_t vectors,
-                 std::int64_t source_step, std::int64_t target_step, bool has_bias) {
+void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
+                 std::int64_t target_step, bool has_bias) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
   constexpr std::int64_t kSpread = 6;  // of offsets, in vectors
-  const Memory source = whole_numbers(k, (count * source_step + kSpread) * k.width, random);
-  const std::int64_t weight_pitch = (taps + 2) * k.width;
-  const Memory weights = whole_numbers(k, vectors * weight_pitch, random);
-  const Memory bias = whole_numbers(k, vectors * weight_pitch, random);
+  const Memory source = whole_numbers(k, (count + kSpread) * k.width, random);
+  const Memory weights = whole_numbers(k, (taps + 2) * k.width, random);
+  const Memory bias = whole_numbers(k, k.width, random);
   std::vector<GatherTap> list;
   for (std::int64_t t = 0; t < taps; ++t) {
     list.push_back({(random.integer(0, kSpread) - kSpread / 2) * k.width,
                     random.integer(0, taps + 1) * k.width});
   }
-  const std::int64_t size = ((count - 1) * target_step + vectors) * k.width * k.sum_bytes;
+  const std::int64_t size = ((count - 1) * target_step + 1) * k.width * k.sum_bytes;
   Memory target(size, 0), expected(size, 0);
   const std::int64_t first = kSpread / 2 * k.width;
   for (std::int64_t j = 0; j < count; ++j) {
-    for (std::int64_t i = 0; i < vectors * k.width; ++i) {
-      const std::int64_t own = i / k.width * weight_pitch + i % k.width;
-      double sum = has_bias ? read_sum(k, bias, own) : 0;
+    for (std::int64_t i = 0; i < k.width; ++i) {
+      double sum = has_bias ? read_sum(k, bias, i) : 0;
       for (const GatherTap& tap : list) {
-        const std::int64_t weight = tap.weight + own;
-        const std::int64_t at = first + tap.source + j * source_step * k.width + i;
-        sum += read_sum(k, weights, weight) * read_sum(k, source, at);
+        sum += read_sum(k, weights, tap.weight + i) *
+               read_sum(k, source, first + tap.source + j * k.width + i);
       }
       write_sum(k, expected, j * target_step * k.width + i, sum + 0.0);
     }
   }
-  k.gather({source.data() + first * k.sum_bytes, weights.data(), list.data(), taps,
-            source_step * k.width, target.data(), target_step * k.width, count, vectors,
-            weight_pitch, has_bias ? bias.data() : nullptr});
+  k.gather({source.data() + first * k.sum_bytes, weights.data(), list.data(), taps, target.data(),
+            target_step * k.width, count, has_bias ? bias.data() : nullptr});
   CHECK(equal_bytes(target, expected));
 }
 
-// Elements of a tensor whose positions have so many channels side by side: the last vector need not
-// be whole. Nothing beside the targets is written. Sums of few small whole numbers, which all
-// dtypes have.
+// Taps of a row, and of the row behind it, whose neighbours share what they read. Columns end where
+// the memory does: what lies before and behind them is not the caller's.
 void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t count,
-                          std::int64_t channels) {
+                          std::int64_t channels, std::int64_t column_step, bool has_bias) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
-  const std::int64_t bytes = bytes_of(k.dtype), step = channels + 1, positions = count + taps;
+  const std::int64_t bytes = bytes_of(k.dtype), step = channels + 1;
+  const std::int64_t columns = count * column_step, rows = 2;
   const std::int64_t vectors = (channels + k.width - 1) / k.width;
-  Memory source(((positions - 1) * step + channels) * bytes, 0);
-  for (std::int64_t i = 0; i < (positions - 1) * step + channels; ++i) {
+  const std::int64_t elements = (rows * columns - 1) * step + channels;
+  Memory source(elements * bytes, 0);
+  for (std::int64_t i = 0; i < elements; ++i) {
     write_element(k.dtype, static_cast<double>(random.integer(-2, 2)), source.data() + i * bytes);
   }
-  const std::int64_t weight_pitch = (taps + 1) * k.width;
+  const std::int64_t weight_pitch = rows * taps * k.width;
   const Memory weights = whole_numbers(k, vectors * weight_pitch, random);
-  std::vector<GatherTap> list;
-  for (std::int64_t t = 0; t < taps; ++t) list.push_back({(taps - 1 - t) * step, t * k.width});
+  const Memory bias = whole_numbers(k, vectors * weight_pitch, random);
+  std::vector<ElementTap> list;
+  for (std::int64_t t = 0; t < rows * taps; ++t) {
+    const std::int64_t column = taps / 2 - t % taps;
+    list.push_back({(t / taps * columns + column) * step, column, t * k.width});
+  }
   Memory target(count * step * bytes, 0), expected(count * step * bytes, 0);
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t c = 0; c < channels; ++c) {
-      double sum = 0;
-      for (const GatherTap& tap : list) {
-        const std::int64_t weight = c / k.width * weight_pitch + tap.weight + c % k.width;
-        sum += read_sum(k, weights, weight) *
-               read_element(k.dtype, source.data() + (tap.source + j * step + c) * bytes);
+      const std::int64_t own = c / k.width * weight_pitch + c % k.width;
+      double sum = has_bias ? read_sum(k, bias, own) : 0;
+      for (const ElementTap& tap : list) {
+        const std::int64_t column = tap.column + j * column_step;
+        if (column < 0 || column >= columns) continue;
+        const std::int64_t at = tap.source + j * column_step * step + c;
+        sum += read_sum(k, weights, tap.weight + own) *
+               read_element(k.dtype, source.data() + at * bytes);
       }
       write_element(k.dtype, sum + 0.0, expected.data() + (j * step + c) * bytes);
     }
   }
-  k.gather_elements({source.data(), weights.data(), list.data(), taps, step, target.data(), step,
-                     count, vectors, weight_pitch, nullptr, static_cast<int>(channels % k.width)});
+  k.gather_elements({source.data(), weights.data(), list.data(), rows * taps, column_step * step,
+                     column_step, columns, target.data(), step, count, vectors, weight_pitch,
+                     has_bias ? bias.data() : nullptr, static_cast<int>(channels % k.width)});
   CHECK(equal_bytes(target, expected));
 }
 
@@ -400,14 +405,16 @@ void test_row(const ConvKernels& k) {
       for (const std::int64_t step : {1, 3}) {
         const Situation in("%s, %ld taps, %ld targets, step %ld", k.name, static_cast<long>(taps),
                            static_cast<long>(count), static_cast<long>(step));
-        test_gather(k, taps, count, 1, 1, step, step == 3);
-        test_gather(k, taps, count, 3, 4, step + 2, step == 1);
+        test_gather(k, taps, count, step, step == 3);
       }
     }
   }
-  for (const std::int64_t taps : {1, 3, 5}) {
+  for (const std::int64_t taps : {1, 2, 3, 5, 7}) {
     for (const std::int64_t channels : {1, 7, 8, 16, 17, 45, 64}) {
-      for (const std::int64_t count : {1, 2, 8, 13}) test_gather_elements(k, taps, count, channels);
+      for (const std::int64_t count : {1, 2, 4, 8, 13}) {
+        test_gather_elements(k, taps, count, channels, 1, count == 2);
+        test_gather_elements(k, taps, count, channels, 2, count == 4);
+      }
     }
   }
   for (std::int64_t rows = 1; rows <= 17; ++rows) {

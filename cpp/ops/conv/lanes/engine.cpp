@@ -14,7 +14,8 @@
 #include "ops/conv/axes.h"
 #include "ops/conv/copy.h"
 #include "ops/conv/finite.h"
-#include "ops/conv/lanes/in_place.h"
+#include "ops/conv/lanes/in_place_input.h"
+#include "ops/conv/lanes/in_place_weights.h"
 #include "ops/conv/lanes/taps.h"
 #include "ops/conv/parts.h"
 #include "ops/conv/tiles.h"
@@ -60,12 +61,7 @@ class LanesEngine : public ConvEngine {
     blocks_of_task_ = std::clamp<std::int64_t>(parts_ * blocks_ / (4 * task.cuts.threads), 1,
                                                std::min(blocks_, kMostBlocksOfTask));
     blocks_at_once_ = std::min(blocks_of_task_, kMostBlocksAtOnce);
-    if (task.rounding == Rounding::none && InPlace<Sum>::fits(s_, kernels_)) {
-      in_place_ = std::make_unique<const InPlace<Sum>>(s_, kernels_);
-    } else if (s_.makes_input && task.rounding == Rounding::none &&
-               InPlace<Sum>::fits(input_only(s_), kernels_)) {
-      input_in_place_ = std::make_unique<const InPlace<Sum>>(input_only(s_), kernels_);
-    }
+    if (task.rounding == Rounding::none) look_for_places();
     place_tile();
   }
 
@@ -82,7 +78,7 @@ class LanesEngine : public ConvEngine {
   }
   std::size_t worker_bytes() const override {
     const std::size_t tile = list_at() + list_bytes();
-    return std::max({tile, in_place_ ? in_place_->list_bytes() : 0,
+    return std::max({tile, weights_in_place_ ? weights_in_place_->list_bytes() : 0,
                      input_in_place_ ? input_in_place_->list_bytes() : 0});
   }
 
@@ -92,7 +88,7 @@ class LanesEngine : public ConvEngine {
   std::int64_t tasks(int phase) const override {
     if (phase == 0) return s_.makes_input ? blocks_ : 0;
     if (phase == 1) return parts_ * block_tasks();
-    return s_.makes_weight || s_.makes_bias ? blocks_ : 0;
+    return makes_sums() ? blocks_ : 0;
   }
 
   void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
@@ -107,6 +103,17 @@ class LanesEngine : public ConvEngine {
   }
 
  private:
+  void look_for_places() {
+    if (s_.makes_input && InPlaceInput<Sum>::fits(s_)) {
+      input_in_place_ = std::make_unique<const InPlaceInput<Sum>>(s_, kernels_);
+    }
+    // Beside the input product, while what it reads is in the cache.
+    if (makes_sums() && (input_in_place_ || !s_.makes_input) &&
+        InPlaceWeights<Sum>::fits(s_, kernels_)) {
+      weights_in_place_ = std::make_unique<const InPlaceWeights<Sum>>(s_, kernels_);
+    }
+  }
+
   std::int64_t parts_for() const {
     const double groups = static_cast<double>(blocks_ * width_);
     const double bytes = static_cast<double>(group_weights()) * groups * sizeof(Sum);
@@ -114,6 +121,7 @@ class LanesEngine : public ConvEngine {
     return std::clamp<std::int64_t>(most, 1, std::min(tiles_.count(), kMostParts));
   }
 
+  bool makes_sums() const { return s_.makes_weight || s_.makes_bias; }
   std::int64_t block_tasks() const { return ceil_divide(blocks_, blocks_of_task_); }
   std::int64_t group_weights() const { return outputs_ * inputs_ * s_.taps(); }
   // One more tells whether all weights are finite; then the bias of each input.
@@ -206,9 +214,13 @@ class LanesEngine : public ConvEngine {
     for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
       std::fill_n(sums(b, part, block), sum_vectors() * width_, Sum{0});
     }
-    if (in_place_ && in_place_->takes(b)) return work_in_place(b, part, blocks);
     const bool is_input_in_place = input_in_place_ && input_in_place_->takes(b);
-    if (is_input_in_place) write_input_in_place(b, part, blocks);
+    const bool are_sums_in_place =
+        weights_in_place_ && weights_in_place_->takes(b) && (is_input_in_place || !s_.makes_input);
+    if (is_input_in_place || are_sums_in_place) {
+      work_in_place(b, part, blocks, is_input_in_place, are_sums_in_place);
+      if (are_sums_in_place || !makes_sums()) return;
+    }
     // Where the channels of a tensor lie side by side, those of several blocks are brought
     // together: memory is read and written in the order in which it lies there.
     const bool is_channels_last =
@@ -237,26 +249,33 @@ class LanesEngine : public ConvEngine {
     }
   }
 
-  void work_in_place(const ConvBuffers& b, std::int64_t part, const Range& blocks) const {
-    Sum* const own_sums = sums(b, part, blocks.begin);
-    in_place_->work(
-        {b, blocks.begin, blocks.size(), s_.makes_input ? packed_weights(b, blocks.begin) : nullptr,
-         packed_vectors() * width_, bias(b, blocks.begin, 0), s_.makes_weight ? own_sums : nullptr,
-         s_.makes_bias ? own_sums + weight_vectors() * width_ : nullptr, sum_vectors() * width_},
-        parts_, part);
-  }
-
-  // Of halves: their weight product needs them as sums.
-  static ConvShape input_only(const ConvShape& shape) {
-    ConvShape input = shape;
-    input.makes_weight = input.makes_bias = false;
-    return input;
-  }
-  void write_input_in_place(const ConvBuffers& b, std::int64_t part, const Range& blocks) const {
-    input_in_place_->work(
-        {b, blocks.begin, blocks.size(), packed_weights(b, blocks.begin), packed_vectors() * width_,
-         bias(b, blocks.begin, 0), nullptr, nullptr, 0},
-        parts_, part);
+  // A share of the rows of all images, a few rows at a time.
+  void work_in_place(const ConvBuffers& b, std::int64_t part, const Range& blocks,
+                     bool writes_input, bool sums_weights) const {
+    constexpr std::int64_t kRowsAtOnce = 8;
+    Sum* const own = sums(b, part, blocks.begin);
+    const typename InPlaceWeights<Sum>::Work weights{
+        b,
+        blocks.begin,
+        blocks.size(),
+        s_.makes_weight ? own : nullptr,
+        s_.makes_bias ? own + weight_vectors() * width_ : nullptr,
+        sum_vectors() * width_};
+    const typename InPlaceInput<Sum>::Work input{b,
+                                                 blocks.begin,
+                                                 blocks.size(),
+                                                 packed_weights(b, blocks.begin),
+                                                 packed_vectors() * width_,
+                                                 bias(b, blocks.begin, 0)};
+    const ConvAxis height(s_, rows_axis(s_));
+    const Range rows = share_of(s_.batch * height.out, parts_, part);
+    for (std::int64_t first = rows.begin, next; first < rows.end; first = next) {
+      const std::int64_t image = first / height.out, begin = first % height.out;
+      next = std::min({first + kRowsAtOnce, (image + 1) * height.out, rows.end});
+      const Range outputs{begin, begin + next - first};
+      if (sums_weights) weights_in_place_->sum(weights, image, outputs);
+      if (writes_input) input_in_place_->write(input, image, height.finished_by(outputs));
+    }
   }
 
   void bring(const ConvBuffers& b, const Range& blocks, const Tile& tile) const {
@@ -418,9 +437,8 @@ class LanesEngine : public ConvEngine {
       }
       for (std::int64_t i = 0; are_finite && i < std::min(along.stride, columns.size()); ++i) {
         kernels_.gather({output + along.output_of(columns.begin + i) * width_, weights,
-                         list[i].taps, list[i].count, width_, to + i * width_,
-                         along.stride * width_, ceil_divide(columns.size() - i, along.stride), 1, 0,
-                         bias(b, block, channel)});
+                         list[i].taps, list[i].count, to + i * width_, along.stride * width_,
+                         ceil_divide(columns.size() - i, along.stride), bias(b, block, channel)});
       }
       list += along.stride;
       to += columns.size() * width_;
@@ -471,8 +489,10 @@ class LanesEngine : public ConvEngine {
   std::int64_t output_volume_ = 0, input_volume_ = 0;  // sums of one channel in scratch memory
   std::int64_t row_at_ = 0, rows_at_once_ = 1, block_pitch_ = 0;
   GroupTaps taps_;
-  std::vector<std::int64_t> row_offsets_;                          // of kernel rows
-  std::unique_ptr<const InPlace<Sum>> in_place_, input_in_place_;  // for tensors that allow it
+  std::vector<std::int64_t> row_offsets_;  // of kernel rows
+  // For tensors that allow it.
+  std::unique_ptr<const InPlaceInput<Sum>> input_in_place_;
+  std::unique_ptr<const InPlaceWeights<Sum>> weights_in_place_;
 };
 
 }  // namespace
