@@ -31,22 +31,31 @@ BACKOPS_INLINE void add_value(const V& value, const V (&weights)[kTaps], V (&sum
   if constexpr (kTap + 1 < kTaps) add_value<V, kLast, kTap + 1>(value, weights, sums);
 }
 
-// Vectors side by side, all of which are there.
-template <class V>
-struct DenseSource {
-  using Tap = GatherTap;
+// Where vectors lie `step` apart, and all of them are there.
+template <class V, class AnyTap, class Step>
+struct WholeSource {
+  using Tap = AnyTap;
   static constexpr int kMostTaps = kMostNeighbours<V>;
-  static constexpr std::int64_t step = V::width;
+  Step step;
 
   BACKOPS_INLINE static std::int64_t column_of(const Tap&, int) { return 0; }
   BACKOPS_INLINE static std::int64_t column_before(std::int64_t column) { return column; }
   BACKOPS_INLINE static bool has(std::int64_t) { return true; }
-  BACKOPS_INLINE static V load(const typename V::Sum* from) { return V::load(from); }
+  template <class E>
+  BACKOPS_INLINE static V load(const E* from) {
+    return V::load(from);
+  }
 };
 
-// Elements of a tensor, and of each vector all lanes, or the first ones.
-template <class V, class E, class Kind>
-struct ElementSource {
+// Side by side, which the compiler then knows.
+template <class V>
+struct DenseStep {
+  BACKOPS_INLINE constexpr operator std::int64_t() const { return V::width; }
+};
+
+// Where some columns are not there, or some lanes.
+template <class V, class Kind>
+struct BorderSource {
   using Tap = ElementTap;
   // Few vectors have lanes that are not there: no code for them where masks are slow.
   static constexpr int kMostTaps =
@@ -65,7 +74,10 @@ struct ElementSource {
   BACKOPS_INLINE bool has(std::int64_t column) const {
     return static_cast<std::uint64_t>(column) < static_cast<std::uint64_t>(columns);
   }
-  BACKOPS_INLINE V load(const E* from) const { return backops::load<V>(kind, from, lanes); }
+  template <class E>
+  BACKOPS_INLINE V load(const E* from) const {
+    return backops::load<V>(kind, from, lanes);
+  }
 };
 
 template <class V, int kLast, class Source, class E, int kTaps, int kCount>
@@ -124,7 +136,7 @@ BACKOPS_INLINE void gather_sums(const GatherTaps& a, std::int64_t first, std::in
   }
   using Sum = typename V::Sum;
   V sums[kCount];
-  gather_some<V>(DenseSource<V>{}, a.taps, a.tap_count,
+  gather_some<V>(WholeSource<V, GatherTap, DenseStep<V>>{}, a.taps, a.tap_count,
                  static_cast<const Sum*>(a.source) + first * V::width,
                  static_cast<const Sum*>(a.weights), static_cast<const Sum*>(a.bias), sums);
   auto* const target = static_cast<Sum*>(a.target) + first * a.target_step;
@@ -140,16 +152,16 @@ BACKOPS_FLATTEN void gather_taps(const GatherTaps& args) {
 }
 
 // Some positions of one vector of channels.
-template <class V, class E, int kCount, class Kind>
-BACKOPS_INLINE void gather_vector(const GatherElements& a, std::int64_t first, std::int64_t count,
-                                  std::int64_t v, Kind kind, int lanes) {
+template <class V, class E, int kCount, class Source, class Kind>
+BACKOPS_INLINE void gather_vector(const Source& source, const GatherElements& a, std::int64_t first,
+                                  std::int64_t count, std::int64_t v, Kind kind, int lanes) {
   if (count != kCount) {
-    if constexpr (kCount > 1) gather_vector<V, E, kCount - 1>(a, first, count, v, kind, lanes);
+    if constexpr (kCount > 1) {
+      gather_vector<V, E, kCount - 1>(source, a, first, count, v, kind, lanes);
+    }
     return;
   }
   using Sum = typename V::Sum;
-  const ElementSource<V, E, Kind> source{a.source_step, a.column_step, a.columns,
-                                         kind,          lanes,         first * a.column_step};
   V sums[kCount];
   gather_some<V>(source, a.taps, a.tap_count,
                  static_cast<const E*>(a.source) + first * a.source_step + v * V::width,
@@ -164,17 +176,47 @@ BACKOPS_INLINE void gather_vector(const GatherElements& a, std::int64_t first, s
   }
 }
 
-// All vectors of a few positions, then the next ones: as they lie in memory.
+template <class V, class E, class Kind>
+BACKOPS_INLINE void gather_border(const GatherElements& a, std::int64_t first, std::int64_t count,
+                                  std::int64_t v, Kind kind, int lanes) {
+  const BorderSource<V, Kind> source{a.source_step, a.column_step, a.columns,
+                                     kind,          lanes,         first * a.column_step};
+  gather_vector<V, E, kGatherSums>(source, a, first, count, v, kind, lanes);
+}
+
+struct ColumnRange {
+  std::int64_t least, most;
+};
+inline ColumnRange columns_of(const ElementTap* taps, std::int64_t count) {
+  ColumnRange range{0, 0};
+  for (std::int64_t t = 0; t < count; ++t) {
+    if (t == 0 || taps[t].column < range.least) range.least = taps[t].column;
+    if (t == 0 || taps[t].column > range.most) range.most = taps[t].column;
+  }
+  return range;
+}
+
+// All vectors of a few positions, then the next ones: as they lie in memory. Positions near borders
+// have no parts of their own: shorter ones, which share less, took more time than they saved.
 template <class V, class E>
 BACKOPS_FLATTEN void gather_elements(const GatherElements& args) {
   const GatherElements a = args;
   const std::int64_t whole = a.last_lanes == 0 ? a.vectors : a.vectors - 1;
+  const ColumnRange columns = columns_of(a.taps, a.tap_count);
   for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
+    const bool is_inside = columns.least + first * a.column_step >= 0 &&
+                           columns.most + (first + count - 1) * a.column_step < a.columns;
     for (std::int64_t v = 0; v < whole; ++v) {
-      gather_vector<V, E, kGatherSums>(a, first, count, v, Whole{}, V::width);
+      if (is_inside) {
+        const WholeSource<V, ElementTap, std::int64_t> source{a.source_step};
+        gather_vector<V, E, kGatherSums>(source, a, first, count, v, Whole{}, V::width);
+      } else if constexpr (V::has_masked_stores) {  // the same code as for lanes
+        gather_border<V, E>(a, first, count, v, Part{}, V::width);
+      } else {
+        gather_border<V, E>(a, first, count, v, Whole{}, V::width);
+      }
     }
-    if (a.last_lanes == 0) return;
-    gather_vector<V, E, kGatherSums>(a, first, count, whole, Part{}, a.last_lanes);
+    if (a.last_lanes != 0) gather_border<V, E>(a, first, count, whole, Part{}, a.last_lanes);
   });
 }
 
