@@ -21,6 +21,13 @@ constexpr int kCorrelateSums = 14;
 // which halves the code.
 template <class V>
 constexpr int kMostNeighbours = V::registers >= 32 ? 7 : 5;
+// Elements that are converted in pieces leave no registers for that.
+template <class V>
+constexpr int kElementNeighbours = kMostNeighbours<V>;
+template <class T>
+struct ArrayVector;
+template <class T>
+constexpr int kElementNeighbours<ArrayVector<T>> = 1;
 
 // Recursive where a loop would do: compilers then keep the sums in registers.
 template <class V, int kLast, int kTap, int kTaps, int kCount>
@@ -35,7 +42,8 @@ BACKOPS_INLINE void add_value(const V& value, const V (&weights)[kTaps], V (&sum
 template <class V, class AnyTap, class Step>
 struct WholeSource {
   using Tap = AnyTap;
-  static constexpr int kMostTaps = kMostNeighbours<V>;
+  static constexpr int kMostTaps =
+      std::is_same_v<Tap, ElementTap> ? kElementNeighbours<V> : kMostNeighbours<V>;
   Step step;
 
   BACKOPS_INLINE static std::int64_t column_of(const Tap&, int) { return 0; }
@@ -59,7 +67,7 @@ struct BorderSource {
   using Tap = ElementTap;
   // Few vectors have lanes that are not there: no code for them where masks are slow.
   static constexpr int kMostTaps =
-      std::is_same_v<Kind, Part> && !V::has_masked_stores ? 1 : kMostNeighbours<V>;
+      std::is_same_v<Kind, Part> && !V::has_masked_stores ? 1 : kElementNeighbours<V>;
   std::int64_t step, column_step, columns;
   Kind kind;
   int lanes;
@@ -96,6 +104,7 @@ BACKOPS_INLINE void add_neighbours(const Source& source, const typename Source::
                                    const E* first, const typename V::Sum* weights,
                                    V (&sums)[kCount]) {
   V own[kTaps];
+#pragma GCC unroll 8
   for (int t = 0; t < kTaps; ++t) own[t] = V::load(weights + taps[t].weight);
   add_values<V, kCount - 1>(source, first + taps[0].source + (kCount - 1) * source.step,
                             source.column_of(taps[0], kCount - 1), own, sums);
@@ -114,6 +123,7 @@ BACKOPS_INLINE void gather_some(const Source& source, const typename Source::Tap
                                 const typename V::Sum* weights, const typename V::Sum* bias,
                                 V (&sums)[kCount]) {
   const V start = bias == nullptr ? V::fill(0) : V::load(bias);
+#pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) sums[i] = start;
   constexpr int kMost = kCount < 4 ? 1 : Source::kMostTaps;  // few sums share little
   for (const typename Source::Tap* const end = tap + tap_count; tap != end;) {
@@ -140,6 +150,7 @@ BACKOPS_INLINE void gather_sums(const GatherTaps& a, std::int64_t first, std::in
                  static_cast<const Sum*>(a.source) + first * V::width,
                  static_cast<const Sum*>(a.weights), static_cast<const Sum*>(a.bias), sums);
   auto* const target = static_cast<Sum*>(a.target) + first * a.target_step;
+#pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) sums[i].store(target + i * a.target_step);
 }
 
@@ -169,6 +180,7 @@ BACKOPS_INLINE void gather_vector(const Source& source, const GatherElements& a,
                  a.bias == nullptr ? nullptr : static_cast<const Sum*>(a.bias) + v * a.weight_pitch,
                  sums);
   E* const target = static_cast<E*>(a.target) + first * a.target_step + v * V::width;
+#pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) {
     announce_writing(target + i * a.target_step,
                      kGatherSums * a.target_step * std::int64_t{sizeof(E)});

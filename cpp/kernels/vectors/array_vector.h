@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/vectors/loops.h"
 #include "kernels/vectors/pieces.h"
 #include "kernels/vectors/scalar.h"
 
@@ -24,7 +25,7 @@ struct ArrayVector {
   static_assert(pieces >= 2, "halves of a vector are pieces");
   Piece piece[pieces];
 
-  static ArrayVector fill(T value) {
+  BACKOPS_INLINE static ArrayVector fill(T value) {
     ArrayVector result;
     for (Piece& each : result.piece) each = filled_piece(value);
     return result;
@@ -63,20 +64,20 @@ struct ArrayVector {
     std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(E));
   }
 
-  ArrayVector operator+(const ArrayVector& other) const {
+  BACKOPS_INLINE ArrayVector operator+(const ArrayVector& other) const {
     ArrayVector result;
     for (int i = 0; i < pieces; ++i) result.piece[i] = piece[i] + other.piece[i];
     return result;
   }
 
-  ArrayVector operator*(const ArrayVector& other) const {
+  BACKOPS_INLINE ArrayVector operator*(const ArrayVector& other) const {
     ArrayVector result;
     for (int i = 0; i < pieces; ++i) result.piece[i] = piece[i] * other.piece[i];
     return result;
   }
 
   // this + a * b; other vectors round it once
-  ArrayVector plus_product(const ArrayVector& a, const ArrayVector& b) const {
+  BACKOPS_INLINE ArrayVector plus_product(const ArrayVector& a, const ArrayVector& b) const {
     return *this + a * b;
   }
   // The first, or the last, halves of a and b, lane by lane in turn.
