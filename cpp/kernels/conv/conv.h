@@ -94,9 +94,11 @@ struct SumLanes {
   void* sums;
 };
 
-// Where a run of products begins on either side, in sums.
+// Where a run of products begins on either side, in sums, and which j it may leave out.
+enum class Without : std::uint8_t { nothing, first, last };
 struct BlockRun {
   std::int64_t left, right;
+  Without without = Without::nothing;
 };
 
 // sums[j * sum_step + v * sum_pitch] = sum over runs r and k < run_length of
@@ -120,6 +122,9 @@ struct BlockProducts {
   std::int64_t left_twin, sum_twin;
   std::int64_t left_pitch;  // for multiply_apart
   const void* bias;
+  // Runs need not multiply the j that they say: what is on the left there is zero. Only
+  // multiply_positions and multiply_twins make use of it.
+  bool leaves_out;
 };
 
 // row[p * row_step + i] += folds[p * width + i] for folds p < count and i < numbers, which are no

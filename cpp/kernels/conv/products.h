@@ -66,6 +66,28 @@ struct Sums {
     rest.add_products(pitch, pitch.next(numbers), right, right_second);
   }
 
+  template <Without kWithout, class Pitch>
+  BACKOPS_INLINE void add_some(const Pitch& pitch, const LeftNumber<V>* numbers, const V& right,
+                               const V& right_second) {
+    if constexpr (kWithout == Without::nothing) {
+      add_products(pitch, numbers, right, right_second);
+    } else if constexpr (kWithout == Without::first) {
+      rest.add_products(pitch, pitch.next(numbers), right, right_second);
+    } else {
+      add_all_but_last(pitch, numbers, right, right_second);
+    }
+  }
+  template <class Pitch>
+  BACKOPS_INLINE void add_all_but_last(const Pitch& pitch, const LeftNumber<V>* numbers,
+                                       const V& right, const V& right_second) {
+    if constexpr (kRows > 1) {
+      const V number = LeftOf<V>::spread(numbers);
+      first = first.plus_product(number, right);
+      if constexpr (kVectors == 2) second = second.plus_product(number, right_second);
+      rest.add_all_but_last(pitch, pitch.next(numbers), right, right_second);
+    }
+  }
+
   // A bias of numbers has one for each row.
   template <bool kNumbers>
   BACKOPS_INLINE void add_bias(const typename V::Sum* bias) {
@@ -105,31 +127,63 @@ struct Sums<V, 0, kVectors> {
 
 // Nothing, where there is only one half.
 struct NoSums {
-  template <class Pitch, class Number, class V>
-  BACKOPS_INLINE void add_products(const Pitch&, const Number*, const V&, const V&) {}
+  template <Without, class Pitch, class Number, class V>
+  BACKOPS_INLINE void add_some(const Pitch&, const Number*, const V&, const V&) {}
   template <class Number>
   BACKOPS_INLINE void store(const BlockProducts&, Number*) const {}
 };
 
+// Where the first and the last of some rows lie among all.
+struct RowEnds {
+  bool has_first, has_last;
+};
+
+template <Without kWithout>
+using IsWithout = std::integral_constant<Without, kWithout>;
+
+// Rows on the left a vector apart are positions, some of which lie beyond a border. Whether runs
+// may leave them out: no code for that where it would save little.
+template <class T>
+struct ArrayVector;
+template <class V>
+constexpr bool kIsPortable = false;
+template <class T>
+constexpr bool kIsPortable<ArrayVector<T>> = true;
+template <class V, class Pitch, int kRows>
+constexpr bool kMayLeaveOut =
+    std::is_same_v<Pitch, LeftPitch<V::width>> && kRows >= 4 && !kIsPortable<V>;
+
+template <bool kLeavesOut, class Body>
+BACKOPS_INLINE void for_run(const BlockRun& run, const RowEnds& ends, const Body& body) {
+  if constexpr (kLeavesOut) {
+    if (ends.has_first && run.without == Without::first) return body(IsWithout<Without::first>{});
+    if (ends.has_last && run.without == Without::last) return body(IsWithout<Without::last>{});
+  }
+  body(IsWithout<Without::nothing>{});
+}
+
 template <class V, class Pitch, int kRows, int kVectors, class Twins, class To>
-void multiply_some(const BlockProducts& args, const LeftNumber<V>* left, To* to,
-                   const typename V::Sum* bias) {
+void multiply_some(const BlockProducts& args, const RowEnds& ends, const LeftNumber<V>* left,
+                   To* to, const typename V::Sum* bias) {
   const BlockProducts a = args;
   const Pitch pitch(args);
   Sums<V, kRows, kVectors> sums;
   Twins twins;
   const BlockRun* const full_end = a.runs + a.run_count;
   for (const BlockRun *run = a.runs, *end = full_end + a.short_runs; run != end; ++run) {
-    const auto* numbers = left + run->left;
-    const auto* right = static_cast<const typename V::Sum*>(a.right) + run->right;
-    for (std::int64_t k = run < full_end ? a.run_length : a.short_length; k > 0; --k) {
-      const V first = V::load(right);
-      const V second = kVectors == 2 ? V::load(right + a.right_pitch) : first;
-      sums.add_products(pitch, numbers, first, second);
-      twins.add_products(pitch, numbers + a.left_twin, first, second);
-      numbers += a.left_step;
-      right += a.right_step;
-    }
+    for_run<kMayLeaveOut<V, Pitch, kRows>>(*run, ends, [&](auto is_without) {
+      constexpr Without kWithout = decltype(is_without)::value;
+      const auto* numbers = left + run->left;
+      const auto* right = static_cast<const typename V::Sum*>(a.right) + run->right;
+      for (std::int64_t k = run < full_end ? a.run_length : a.short_length; k > 0; --k) {
+        const V first = V::load(right);
+        const V second = kVectors == 2 ? V::load(right + a.right_pitch) : first;
+        sums.template add_some<kWithout>(pitch, numbers, first, second);
+        twins.template add_some<kWithout>(pitch, numbers + a.left_twin, first, second);
+        numbers += a.left_step;
+        right += a.right_step;
+      }
+    });
   }
   if (bias != nullptr) sums.template add_bias<Pitch::has_bias_numbers>(bias);
   sums.store(a, to);
@@ -137,16 +191,18 @@ void multiply_some(const BlockProducts& args, const LeftNumber<V>* left, To* to,
 }
 
 template <class V, class Pitch, int kRows, bool kTwins, class To>
-void multiply_up_to(const BlockProducts& a, std::int64_t rows, const LeftNumber<V>* left, To* to,
-                    const typename V::Sum* bias) {
+void multiply_up_to(const BlockProducts& a, const RowEnds& ends, std::int64_t rows,
+                    const LeftNumber<V>* left, To* to, const typename V::Sum* bias) {
   using One = std::conditional_t<kTwins, Sums<V, kRows, 1>, NoSums>;
   using Two = std::conditional_t<kTwins, Sums<V, kRows, 2>, NoSums>;
   if (rows < kRows) {
-    if constexpr (kRows > 1) multiply_up_to<V, Pitch, kRows - 1, kTwins>(a, rows, left, to, bias);
+    if constexpr (kRows > 1) {
+      multiply_up_to<V, Pitch, kRows - 1, kTwins>(a, ends, rows, left, to, bias);
+    }
   } else if (a.vectors == 1) {
-    multiply_some<V, Pitch, kRows, 1, One>(a, left, to, bias);
+    multiply_some<V, Pitch, kRows, 1, One>(a, ends, left, to, bias);
   } else {
-    multiply_some<V, Pitch, kRows, 2, Two>(a, left, to, bias);
+    multiply_some<V, Pitch, kRows, 2, Two>(a, ends, left, to, bias);
   }
 }
 
@@ -160,7 +216,8 @@ void multiply_rows(const BlockProducts& args) {
   const std::int64_t left_pitch = pitch.next(left) - left;
   for_even_parts(a.rows, kMostRows, [&](std::int64_t first, std::int64_t rows) {
     const std::int64_t own = Pitch::has_bias_numbers ? first : 0;
-    multiply_up_to<V, Pitch, kMostRows, kTwins>(a, rows, left + first * left_pitch,
+    const RowEnds ends{a.leaves_out && first == 0, a.leaves_out && first + rows == a.rows};
+    multiply_up_to<V, Pitch, kMostRows, kTwins>(a, ends, rows, left + first * left_pitch,
                                                 to + first * a.sum_step,
                                                 bias == nullptr ? nullptr : bias + own);
   });

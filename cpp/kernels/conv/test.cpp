@@ -320,6 +320,7 @@ struct Multiplier {
   std::int64_t left_pitch;
   bool has_twins;
   enum { no_bias, bias_vectors, bias_numbers } bias = no_bias;
+  bool leaves_out = false;
 };
 
 void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows, int vectors,
@@ -329,9 +330,19 @@ void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows
   const std::int64_t lanes = k.width, right_pitch = 7 * lanes, right_step = 2 * lanes;
   const std::int64_t sum_step = 3 * lanes, sum_pitch = lanes;
   const std::int64_t left_twin = rows * by.left_pitch + 5, sum_twin = rows * sum_step;
-  const std::vector<BlockRun> runs = {{kLeftSpread, 0}, {0, 9 * lanes}, {4, lanes}};
-  const Memory left = whole_numbers(
+  const std::vector<BlockRun> runs = {
+      {kLeftSpread, 0, Without::first}, {0, 9 * lanes, Without::last}, {4, lanes}};
+  Memory left = whole_numbers(
       k, kLeftSpread + (kLength - 1) * kLeftStep + left_twin + rows * by.left_pitch, random);
+  for (const BlockRun& run : runs) {  // zeros where a run may leave rows out
+    const std::int64_t row = run.without == Without::first ? 0 : rows - 1;
+    if (!by.leaves_out || run.without == Without::nothing) continue;
+    for (std::int64_t step = 0; step < kLength; ++step) {
+      const std::int64_t at = run.left + step * kLeftStep + row * by.left_pitch;
+      write_sum(k, left, at, 0);
+      write_sum(k, left, at + left_twin, 0);
+    }
+  }
   const Memory right =
       whole_numbers(k, 9 * lanes + (kLength - 1) * right_step + right_pitch + lanes, random);
   Memory sums = whole_numbers(k, 2 * rows * sum_step, random);
@@ -366,7 +377,8 @@ void test_multiply(const ConvKernels& k, const Multiplier& by, std::int64_t rows
                sum_pitch,     rows,
                vectors,       adds,
                left_twin,     sum_twin,
-               by.left_pitch, by.bias == Multiplier::no_bias ? nullptr : bias.data()});
+               by.left_pitch, by.bias == Multiplier::no_bias ? nullptr : bias.data(),
+               by.leaves_out});
   CHECK(equal_bytes(sums, expected));
 }
 
@@ -376,11 +388,15 @@ void test_multipliers(const ConvKernels& k) {
       for (std::int64_t rows = 1; rows <= 33; ++rows) {
         const Situation in("%s, %ld rows of %d vectors", k.name, static_cast<long>(rows), vectors);
         test_multiply(k, {k.multiply_positions, k.width, false}, rows, vectors, adds);
+        test_multiply(k, {k.multiply_positions, k.width, false, Multiplier::no_bias, true}, rows,
+                      vectors, adds);
         test_multiply(k, {k.multiply_apart, 3, false}, rows, vectors, adds);
         const Multiplier with_bias{k.multiply_apart, 5, false, Multiplier::bias_vectors};
         test_multiply(k, with_bias, rows, vectors, adds);
         if (rows <= k.most_twins) {
           test_multiply(k, {k.multiply_twins, k.width, true}, rows, vectors, adds);
+          test_multiply(k, {k.multiply_twins, k.width, true, Multiplier::no_bias, true}, rows,
+                        vectors, adds);
         }
       }
       for (std::int64_t rows = 1; rows <= k.width; ++rows) {

@@ -74,6 +74,7 @@ class BlockInput {
   struct Tap {
     std::int64_t tap, shift[kMaxConvRank];
     std::size_t plane[kMaxConvRank];
+    Without without;  // of a row's positions
   };
   // The taps of one class along each axis, and their products for as many blocks of outputs as are
   // worked on together, by the number of blocks of input channels.
@@ -101,7 +102,8 @@ class BlockInput {
         for (std::size_t k = 0; k < w.taps.size(); ++k) {
           own.taps.push_back({(d.taps[i] * s_.kernel[1] + h.taps[j]) * s_.kernel[2] + w.taps[k],
                               {d.shifts[i], h.shifts[j], w.shifts[k]},
-                              {d.planes[i], h.planes[j], w.planes[k]}});
+                              {d.planes[i], h.planes[j], w.planes[k]},
+                              left_out(w, k)});
         }
       }
     }
@@ -113,11 +115,22 @@ class BlockInput {
         for (std::int64_t vectors = 1; vectors <= BlockSizes::kPair; ++vectors) {
           own.runs[vectors - 1].push_back(
               {plane * plane_pitch_ + block * output_pitch_ - back * n_.width,
-               (block * n_.taps + tap.tap) * n_.width * vectors * n_.width});
+               (block * n_.taps + tap.tap) * n_.width * vectors * n_.width, tap.without});
         }
       }
     }
     return own;
+  }
+
+  // Zeros that a tap meets at an end of a row; more than one at an end are not worth more code.
+  Without left_out(const ResidueClass& columns, std::size_t tap) const {
+    const ConvAxis& a = axes_[2];
+    const std::int64_t last = columns.first_input + (columns.count - 1) * a.stride;
+    const auto has_output = [&](std::int64_t position) {
+      return a.has_output(position, columns.shifts[tap], columns.planes[tap]);
+    };
+    if (!has_output(columns.first_input)) return Without::first;
+    return has_output(last) ? Without::nothing : Without::last;
   }
 
   // Rows that two images fill registers with.
@@ -175,6 +188,8 @@ class BlockInput {
     products.sum_twin = tile.results.image_step * n_.width;
     products.vectors = work.blocks;
     products.adds = block > 0;
+    products.leaves_out =
+        !pieces_.are_many() && work.are_finite && tile.results.axes[2].size() == s_.in[2];
     return products;
   }
 
@@ -222,7 +237,8 @@ class BlockInput {
     }
     const std::int64_t weights = n_.taps * n_.width * work.blocks * n_.width;
     for (std::int64_t i = count; i < blocks * count; ++i) {
-      kept[i] = {kept[i - count].left + output_pitch_, kept[i - count].right + weights};
+      const BlockRun& before = kept[i - count];
+      kept[i] = {before.left + output_pitch_, before.right + weights, before.without};
     }
     return count;
   }
