@@ -139,8 +139,8 @@ def main() -> None:
     # libstdc++ too: the sanitizer looks for its exception functions when it is loaded.
     libraries = ["libasan.so", "libubsan.so", "libstdc++.so"]
     run(
-        [sys.executable, "-m", "pytest", "-q", "-n", jobs, "--dist", "worksteal", "-k", WITHOUT]
-        + [f"{ROOT}/tests/{name}" for name in PYTHON_TESTS],
+        [sys.executable, "-m", "pytest", "-q", "-n", jobs, "--dist", "worksteal", "-p", "no:logging"]
+        + ["-k", WITHOUT, *(f"{ROOT}/tests/{name}" for name in PYTHON_TESTS)],
         PYTHONPATH=str(package),
         LD_PRELOAD=":".join(map(runtime_library, libraries)),
         # CPython keeps memory until it exits; only the C++ tests look for leaks.

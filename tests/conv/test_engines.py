@@ -125,8 +125,8 @@ def multiplications(case):
 def layouts_for(engine, case, dtype, layouts):
     """Element by element, large cases would take most of the time: they have fewer layouts.
 
-    They are for the highest instruction set, the largest in one dtype: what others change is how
-    an element is read and written. Plans of all of them are made.
+    They are for the highest instruction set and the types that sums have, the largest for one of
+    these: what others change is how an element is read and written. Plans of all of them are made.
 
     Sanitizers look at memory. Small cases show them every layout; others have two of them in turn.
     """
@@ -136,9 +136,8 @@ def layouts_for(engine, case, dtype, layouts):
         return [layouts[(turn + step) % len(layouts)] for step in (0, 3)]
     if engine != "plain" or work <= 2e4:
         return layouts
-    if layouts is not LAYOUTS or (work > 3e5 and dtype != "float32"):
-        return ()
-    return layouts[:1]
+    types = ("float32", "float64") if work <= 3e5 else ("float32",)
+    return layouts[:1] if layouts is LAYOUTS and dtype in types else ()
 
 
 def check_case(engine, case, dtype, layouts):
