@@ -138,9 +138,10 @@ def main() -> None:
     run_cann_programs(package / "backops" / "cann", "address,undefined")
     # libstdc++ too: the sanitizer looks for its exception functions when it is loaded.
     libraries = ["libasan.so", "libubsan.so", "libstdc++.so"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", jobs, "--dist", "worksteal"]
+    command += ["-p", "no:logging", "-k", WITHOUT]
     run(
-        [sys.executable, "-m", "pytest", "-q", "-n", jobs, "--dist", "worksteal", "-p", "no:logging"]
-        + ["-k", WITHOUT, *(f"{ROOT}/tests/{name}" for name in PYTHON_TESTS)],
+        [*command, *(f"{ROOT}/tests/{name}" for name in PYTHON_TESTS)],
         PYTHONPATH=str(package),
         LD_PRELOAD=":".join(map(runtime_library, libraries)),
         # CPython keeps memory until it exits; only the C++ tests look for leaks.
