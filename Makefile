@@ -115,8 +115,9 @@ lint: $(VENV)/test-tools
 types: $(VENV)/installed $(VENV)/test-tools
 	$(BIN)/mypy
 
+# Nothing here logs, and the frameworks have forty loggers that pytest would see to three times a test.
 unit: $(VENV)/installed $(VENV)/test-tools
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -p no:logging
 
 # The core, the C libraries and the extension with address and undefined-behaviour sanitizers, under
 # the C++ tests, the C programs and the same Python cases; threads under the thread sanitizer.
@@ -136,7 +137,7 @@ test-python:
 	$(MAKE) unit-without-torch VENV=.venv-$(notdir $(PYTHON))
 
 unit-without-torch: $(VENV)/installed $(VENV)/tools-without-torch
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --without-torch
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -p no:logging --without-torch
 
 # What is missing is installed if Debian has it and this is root; else it says what that is.
 arm-tools:

@@ -13,7 +13,7 @@ import backops
 import backops.plan
 from tests.support.conv_cases import OPERATORS, ConvCase, load_conv_cases, make_arrays
 from tests.support.conv_compare import assert_close
-from tests.support.floats import DTYPES
+from tests.support.floats import DTYPES, same_bits
 from tests.support.isa import LEVELS, call_on
 
 ENGINES = [name for name, _ in backops._native.conv_engines()]
@@ -62,6 +62,8 @@ def guarded(nbytes: int, offset: int = 0):
 
 def assert_untouched(whole, inner, what: str):
     first = inner.ctypes.data - whole.ctypes.data
+    if np.all(whole[:first] == FILL) and np.all(whole[first + inner.nbytes :] == FILL):
+        return
     changed = np.flatnonzero(whole != FILL)
     outside = changed[(changed < first) | (changed >= first + inner.nbytes)]
     assert outside.size == 0, (
@@ -168,11 +170,16 @@ def check_operator(levels: dict, operator: str, count: int, seed: int) -> None:
     # One reference serves all instruction sets.
     for number, (case, dtype, _) in enumerate(problems(operator, count, seed)):
         arrays = make_arrays(case, dtype)
+        right = []
         for level, (_, first_results) in levels.items():
-            if first_results[number] is not None:
-                kernel, results = first_results[number]
-                repeat = f"BACKOPS_ISA={level}, seed {seed}, {case!r}, {kernel}"
-                assert_close(results, case, arrays, repeat=repeat)
+            if first_results[number] is None:
+                continue
+            kernel, results = first_results[number]
+            if any(all(map(same_bits, results, other)) for other in right):
+                continue
+            repeat = f"BACKOPS_ISA={level}, seed {seed}, {case!r}, {kernel}"
+            assert_close(results, case, arrays, repeat=repeat)
+            right.append(results)
 
 
 def test_guard_catches_a_byte_on_either_side():

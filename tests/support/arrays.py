@@ -1,4 +1,4 @@
-"""Arrays of PyTorch and JAX."""
+"""Arrays of PyTorch and JAX, and settings of the latter."""
 
 from __future__ import annotations
 
@@ -35,3 +35,17 @@ def jax_x64():
 
     # Named so since JAX 0.8.
     return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
+
+
+def quickly_compiled():
+    """A fixture's body: XLA leaves out what only makes its code faster.
+
+    For modules where compiling takes most of the time. Others, such as tests/jax/test_pool.py and
+    test_transforms.py, have what users have.
+    """
+    import jax
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

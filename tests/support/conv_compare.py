@@ -48,13 +48,14 @@ def exact_results(case: ConvCase, arrays, output_mask=None, precision: str = "ke
     return tuple(r if wanted else None for r, wanted in zip(_kept[key], mask, strict=True))
 
 
-def bounds(case: ConvCase, arrays, eps: float = EPS_FLOAT32, **more):
+def bounds(case: ConvCase, arrays, eps: float = EPS_FLOAT32, *, magnitudes=None, **more):
     """How far each element of the results may be from the exact one; None for a masked one.
 
     4 sqrt(K) eps times the sum of the absolute terms, K the number of terms in that sum: products,
-    and the bias.
+    and the bias. `magnitudes` replaces these sums.
     """
-    magnitudes = exact_results(case, [np.abs(array) for array in arrays], **more)
+    if magnitudes is None:
+        magnitudes = exact_results(case, [np.abs(array) for array in arrays], **more)
     return tuple(
         None if sums is None else 4 * np.sqrt(lengths) * eps * sums
         for sums, lengths in zip(magnitudes, _sum_lengths(case, len(arrays)), strict=True)
@@ -63,26 +64,51 @@ def bounds(case: ConvCase, arrays, eps: float = EPS_FLOAT32, **more):
 
 @functools.lru_cache(maxsize=256)
 def _sum_lengths(case: ConvCase, operands: int):
-    # Where every product is 1, a sum is its own length.
-    shapes = tuple(case.operand_shapes.values())[:operands]
-    return case.call(reference, *map(np.ones, shapes))
+    # Where every product is 1, a sum is its own length: of one image and one channel, which others
+    # repeat or add to.
+    batch = case.input_shape[0] if case.batched else 1
+    one = dataclasses.replace(
+        case,
+        input_shape=(1, *case.input_shape[-case.rank :]),
+        weight_shape=(1, 1, *case.weight_shape[2:]),
+        groups=1,
+    )
+    shapes = tuple(one.operand_shapes.values())
+    lengths = one.call(reference, *map(np.ones, shapes if case.is_backward else shapes[:2]))
+    outputs, inputs = case.weight_shape[0] // case.groups, case.weight_shape[1]
+    added = inputs if case.operator in ("conv", "conv_transpose_backward") else outputs
+    if case.is_backward:
+        data, weight, bias = lengths
+        lengths = data * added, weight * batch, bias * batch
+    else:
+        lengths = (lengths[0] * added + (operands == 3),)
+    return tuple(map(np.broadcast_to, lengths, case.result_shapes))
 
 
-def assert_close(results, case: ConvCase, arrays, *, expected=None, repeat=None, **more):
+@functools.lru_cache(maxsize=8)
+def _magnitudes(case: ConvCase, seed: int, kind: str, layout: str):
+    """The sums of absolute terms of `make_arrays`, whose roundings to a dtype do not matter."""
+    arrays = make_arrays(case, "float32", seed, kind)
+    return case.call(reference, *(np.abs(in_layout(array, case, layout)) for array in arrays))
+
+
+def assert_close(
+    results, case: ConvCase, arrays, *, expected=None, repeat=None, magnitudes=None, **more
+):
     """Fails unless every result is as close to the exact one as rounding allows.
 
     That is: between the exact values minus and plus their bound, both rounded to the dtype. NaN
     and infinity must be where they belong. A result of None must be masked.
 
     `expected` replaces the exact results of `backops.reference`, `more` are arguments of both;
-    `repeat` is the line to show.
+    `repeat` is the line to show; `magnitudes` are for `bounds`.
     """
     dtype = np.asarray(arrays[0]).dtype.name
     if expected is None:
         expected = exact_results(case, arrays, **more)
     eps = EPS_FLOAT64 if dtype == "float64" else EPS_FLOAT32
     with np.errstate(all="ignore"):
-        allowed = bounds(case, arrays, eps, **more)
+        allowed = bounds(case, arrays, eps, magnitudes=magnitudes, **more)
     names = case.result_names
     assert len(results) == len(names)
     for which, got, exact, error in zip(names, results, expected, allowed, strict=True):
@@ -128,7 +154,8 @@ def check(
         arrays = tuple(in_layout(array, case, layout) for array in arrays)
     repeat = repeat_line(case, dtype, seed=seed, kind=kind, layout=layout, **keywords)
     results = case.call(backops, *arrays, **keywords)
-    assert_close(results, case, arrays, repeat=repeat, **keywords)
+    magnitudes = None if keywords else _magnitudes(case, seed, kind, layout)
+    assert_close(results, case, arrays, repeat=repeat, magnitudes=magnitudes, **keywords)
     return results
 
 

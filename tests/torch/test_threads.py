@@ -12,7 +12,7 @@ from torch.nn import functional
 import backops
 import backops.torch
 from backops import _native, _openmp
-from tests.support.processes import run_python
+from tests.support.processes import run_python, run_python_with_torch
 from tests.support.pytorch import assert_same, everything_here, watched
 
 
@@ -77,7 +77,7 @@ before = len(os.listdir("/proc/self/task"))
 backops.avg_pool2d_backward(grad, (16, 16, 112, 112), 2)
 assert len(os.listdir("/proc/self/task")) == before + 2
 """
-    run_python(code, BACKOPS_NUM_THREADS=None)
+    run_python_with_torch(code, BACKOPS_NUM_THREADS=None)
 
 
 # Plain calls on PyTorch's tensors
@@ -142,7 +142,7 @@ backops.set_num_threads(1)
 for name, call in calls.items():
     assert asked_for(call) == set(), (name, noted)
 """
-    run_python(NOTED + LARGE + code, BACKOPS_NUM_THREADS=None)
+    run_python_with_torch(NOTED + LARGE + code, BACKOPS_NUM_THREADS=None)
 
 
 def test_environment_goes_before_pytorch():
@@ -150,7 +150,7 @@ def test_environment_goes_before_pytorch():
 torch.set_num_threads(2)
 assert asked_for(calls["avg"]) == {3}
 """
-    run_python(NOTED + LARGE + code, BACKOPS_NUM_THREADS=3)
+    run_python_with_torch(NOTED + LARGE + code, BACKOPS_NUM_THREADS=3)
 
 
 def test_regions_have_all_threads_of_pytorch():
@@ -165,7 +165,7 @@ for name, call in calls.items():
 
 
 def test_plain_calls_run_on_the_workers_of_pytorch():
-    # Workers that wait asleep are woken for nothing but work.
+    # Workers that wait asleep, as they do there, are woken for nothing but work.
     code = """
 import os, pathlib, time
 torch.set_num_threads(3)
@@ -186,7 +186,7 @@ for name in ("conv", "avg", "adaptive"):
     assert after.keys() == before.keys(), name  # no threads beside
     assert sum(after[task] != before[task] for task in after) == 2, name
 """
-    run_python(LARGE + code, BACKOPS_NUM_THREADS=None, OMP_WAIT_POLICY="passive")
+    run_python_with_torch(LARGE + code, BACKOPS_NUM_THREADS=None)
 
 
 def test_pytorch_imported_after_the_first_call():
@@ -216,7 +216,7 @@ if pid == 0:
     os._exit(0 if torch.equal(calls["conv"]()[1], expected) else 1)
 assert os.waitpid(pid, 0)[1] == 0
 """
-    run_python(LARGE + code, BACKOPS_NUM_THREADS=None)
+    run_python_with_torch(LARGE + code, BACKOPS_NUM_THREADS=None)
 
 
 def test_plain_calls_in_many_python_threads():
@@ -312,7 +312,7 @@ for _ in range(2):
     assert os.waitpid(pid, 0)[1] == 0
     assert compute() == expected
 """
-    run_python(COMMON + code)
+    run_python_with_torch(COMMON + code)
 
 
 def test_data_loader_workers():
@@ -335,7 +335,7 @@ for index, batch in enumerate(DataLoader(Gradients(), num_workers=2)):
     assert torch.equal(batch[0], torch.full((1, 8, 8), index / 2.0)), batch
 print("done")
 """
-    assert run_python(COMMON + code, timeout=120).stdout.strip() == "done"
+    assert run_python_with_torch(COMMON + code).strip() == "done"
 
 
 def test_spawned_processes(tmp_path):
