@@ -63,12 +63,15 @@ bench-train: $(VENV)/installed $(VENV)/test-tools
 
 # Half an hour and more. What was measured before an interruption is in build/figures.
 MEASURED := build/figures
-FIGURES := $(MEASURED)/all.json $(MEASURED)/layers.json $(MEASURED)/train.json
+LAYERS := layers forward transposed
+FIGURES := $(MEASURED)/all.json $(LAYERS:%=$(MEASURED)/%.json) $(MEASURED)/train.json
 
 figures: $(VENV)/installed $(VENV)/test-tools
 	mkdir -p $(MEASURED)
 	$(LIMITS) $(BIN)/python -m backops bench all --json $(MEASURED)/all.json $(ARGS)
-	$(LIMITS) $(BIN)/python -m backops bench layers --json $(MEASURED)/layers.json $(ARGS)
+	for layers in $(LAYERS); do \
+	  $(LIMITS) $(BIN)/python -m backops bench $$layers --json $(MEASURED)/$$layers.json $(ARGS) || exit 1; \
+	done
 	$(LIMITS) $(BIN)/python bench/train.py --json $(MEASURED)/train.json $(TRAIN_ARGS)
 	$(BIN)/python -m backops._bench.figures add docs/figures $(FIGURES)
 	$(MAKE) picture

@@ -89,13 +89,15 @@ def test_what_was_measured_goes_to_the_file_of_its_cpu(tmp_path: Path) -> None:
     paths = add(
         tmp_path,
         document(pool(), conv()),
-        document(layer()),
+        document(layer(), layer(gradients="parameters")),
+        document(layer(gradients="output")),
+        document(layer(gradients="output"), layer()),
         document(step(alone=2.0, enabled=1.0)),
         document(pool(), environment=xeon),
     )
-    assert [path.name for path in paths] == 3 * ["amd-epyc-avx512_bf16.json"] + ["xeon-avx512.json"]
+    assert [path.name for path in paths] == 5 * ["amd-epyc-avx512_bf16.json"] + ["xeon-avx512.json"]
     epyc, other = figures.columns_of(tmp_path / "figures")
-    assert [*epyc.parts] == ["all", "layers", "train"]
+    assert [*epyc.parts] == ["all", "layers", "forward", "transposed", "train"]
     assert [*other.parts] == ["all"]
     assert "kernel" not in epyc.parts["layers"]["results"][0]
 
@@ -162,6 +164,8 @@ def test_summary_has_a_column_for_each_cpu() -> None:
             conv(ratio=3.0), conv(ratio=0.5, gradients="weight"),
         ),
         layers=document(layer(ratio=0.5), layer(ratio=2.0), layer(gradients="parameters")),
+        forward=document(layer(ratio=4.0, gradients="output")),
+        transposed=document(layer(ratio=2.0, gradients="output"), layer(ratio=0.5)),
         train=document(step(alone=3.0, enabled=2.0, benchmark=1.0), step("float16", alone=1.0,
                                                                          enabled=0.5)),
     )  # fmt: skip
@@ -172,7 +176,9 @@ def test_summary_has_a_column_for_each_cpu() -> None:
         "pooling, float32": "4.0x, worst 2.0x",
         "smallest share of memory bound, 128 MB and more, float32": "0.50",
         "convolution, float32": "3.0x, worst 3.0x",
-        "layers of networks, float32": "1.00x, worst 0.50x, 1 of 2 below 1.0",
+        "layers of networks, backward, float32": "1.00x, worst 0.50x, 1 of 2 below 1.0",
+        "the same layers, forward, float32": "4.0x, worst 4.0x, 0 of 1 below 1.0",
+        "transposed convolutions, both ways, float32": "1.00x, worst 0.50x, 1 of 2 below 1.0",
         "backward pass of ResNet-18, float32": "1.50x, benchmark 3.0x",
         "backward pass of ResNet-18, float16": "2.0x",
     }

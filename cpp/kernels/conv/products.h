@@ -143,12 +143,6 @@ using IsWithout = std::integral_constant<Without, kWithout>;
 
 // Rows on the left a vector apart are positions, some of which lie beyond a border. Whether runs
 // may leave them out: no code for that where it would save little.
-template <class T>
-struct ArrayVector;
-template <class V>
-constexpr bool kIsPortable = false;
-template <class T>
-constexpr bool kIsPortable<ArrayVector<T>> = true;
 template <class V, class Pitch, int kRows>
 constexpr bool kMayLeaveOut =
     std::is_same_v<Pitch, LeftPitch<V::width>> && kRows >= 4 && !kIsPortable<V>;

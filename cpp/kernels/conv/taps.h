@@ -23,11 +23,7 @@ template <class V>
 constexpr int kMostNeighbours = V::registers >= 32 ? 7 : 5;
 // Elements that are converted in pieces leave no registers for that.
 template <class V>
-constexpr int kElementNeighbours = kMostNeighbours<V>;
-template <class T>
-struct ArrayVector;
-template <class T>
-constexpr int kElementNeighbours<ArrayVector<T>> = 1;
+constexpr int kElementNeighbours = kIsPortable<V> ? 1 : kMostNeighbours<V>;
 
 // Recursive where a loop would do: compilers then keep the sums in registers.
 template <class V, int kLast, int kTap, int kTaps, int kCount>
@@ -222,7 +218,7 @@ BACKOPS_FLATTEN void gather_elements(const GatherElements& args) {
       if (is_inside) {
         const WholeSource<V, ElementTap, std::int64_t> source{a.source_step};
         gather_vector<V, E, kGatherSums>(source, a, first, count, v, Whole{}, V::width);
-      } else if constexpr (V::has_masked_stores) {  // the same code as for lanes
+      } else if constexpr (V::has_masked_stores || kIsPortable<V>) {  // the same code as for lanes
         gather_border<V, E>(a, first, count, v, Part{}, V::width);
       } else {
         gather_border<V, E>(a, first, count, v, Whole{}, V::width);

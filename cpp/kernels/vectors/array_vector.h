@@ -146,5 +146,8 @@ struct ArrayVector {
   static constexpr bool has_masked_stores = false;
 };
 
+template <class T>
+constexpr bool kIsPortable<ArrayVector<T>> = true;
+
 }  // namespace
 }  // namespace backops

@@ -18,6 +18,11 @@ namespace {
 #define BACKOPS_FLATTEN __attribute__((flatten))
 #endif
 
+// Whether a vector is the portable one, in pieces (array_vector.h): its sums fill the registers,
+// and code that would save a little time is not worth its size.
+template <class V>
+constexpr bool kIsPortable = false;
+
 // Vector stores may alias anything, arguments included: loops work on local copies of theirs, or
 // the compiler would load them again after every store.
 

@@ -2,9 +2,9 @@
 
     python -m backops._bench.figures add docs/figures all.json layers.json train.json
 
-puts what `bench all`, `bench layers` and bench/train.py wrote with --json into the file of the CPU
-they name, in the place of what it had of that kind. What was measured under BACKOPS_ISA is kept
-beside, in a set of its own.
+puts what `bench all`, `bench layers`, `bench forward`, `bench transposed` and bench/train.py wrote
+with --json into the file of the CPU they name, in the place of what it had of that kind. What was
+measured under BACKOPS_ISA is kept beside, in a set of its own.
 
     python -m backops._bench.figures write .
 
@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from backops._bench import figures_text, plot
+from backops._bench.problems import FORWARD
 from backops._command import CommandError
 
 # From the best on: the first that a CPU has stands for it.
 CAPABILITIES = ("amx", "avx512_bf16", "avx512", "avx2", "neon")
 PAGES = ("README.md", "docs/performance.md")
 FIGURES, PICTURE = "docs/figures", "docs/pictures/bench.svg"
-# Of what `bench layers` writes, the rest would be a megabyte.
+# Of what benchmarks of layers write, the rest would be a megabyte.
 LAYER_FIELDS = (
     "name", "problem", "dtype", "layout", "gradients", "seconds", "pytorch_seconds", "ratio",
     "disturbed", "choice",
@@ -42,8 +43,9 @@ Document = Mapping[str, Any]
 class Column:
     """One CPU, or one held to less than it has: what the tables have a column for.
 
-    `parts` has the documents of `bench all` ("all"), `bench layers` ("layers") and bench/train.py
-    ("train"), as far as there are any; `note` is for every reader, `remarks` for those of details.
+    `parts` has the documents of `bench all`, `layers`, `forward` and `transposed` by these names,
+    and of bench/train.py ("train"), as far as there are any; `note` is for every reader, `remarks`
+    for those of details.
     """
 
     title: str
@@ -80,8 +82,15 @@ def slug_of(environment: Mapping[str, str]) -> str:
 
 def part_of(document: Document) -> str:
     """Which benchmark wrote this."""
-    first = document["results"][0]
-    return "train" if "network" in first else "layers" if "choice" in first else "all"
+    results = document["results"]
+    if "network" in results[0]:
+        return "train"
+    if "choice" not in results[0]:
+        return "all"
+    products = {each["gradients"] for each in results}
+    if FORWARD not in products:
+        return "layers"
+    return "forward" if products == {FORWARD} else "transposed"
 
 
 # ---- add -----------------------------------------------------------------------------------------
@@ -130,7 +139,7 @@ def _put(target: Path, environment: Mapping[str, str], level: str, document: Doc
         machine = json.loads(target.read_text(encoding="utf-8"))
     parts = machine.setdefault("held", {}).setdefault(level, {}) if level else machine["parts"]
     part = part_of(document)
-    if part == "layers":
+    if part not in ("all", "train"):
         short = [{name: each[name] for name in LAYER_FIELDS} for each in document["results"]]
         document = {**document, "results": short}
     parts[part] = document

@@ -23,6 +23,12 @@ NETWORKS = {
     "convnext": "ConvNeXt-T with fewer blocks",
     "unet3d": "3-D U-Net",
 }
+# What benchmarks of single layers measure.
+LAYERS = {
+    "layers": "layers of networks, backward",
+    "forward": "the same layers, forward",
+    "transposed": "transposed convolutions, both ways",
+}
 NOT_MEASURED = "not measured"
 BLOCK = re.compile(
     r"(<!-- figures (\w+): written by make picture -->\n).*?(<!-- end of figures -->)", re.DOTALL
@@ -55,8 +61,10 @@ def convolution(parts: Parts, dtype: str) -> list[Record]:
     return [each for each in results_of(parts, "all", dtype) if each.get("gradients") == "all"]
 
 
-def layers(parts: Parts, dtype: str) -> list[Record]:
-    return [each for each in results_of(parts, "layers", dtype) if each["gradients"] == "all"]
+def layers(parts: Parts, part: str, dtype: str) -> list[Record]:
+    """Of `bench layers` those with all gradients; all that the other two measure."""
+    of_part = results_of(parts, part, dtype)
+    return [each for each in of_part if part != "layers" or each["gradients"] == "all"]
 
 
 def ratios_of(results: Iterable[Record]) -> list[float]:
@@ -96,8 +104,8 @@ def share_cell(parts: Parts, dtype: str) -> str:
     return f"{min(r['share_of_bound'] for r in large):.2f}" if large else NOT_MEASURED
 
 
-def layers_cell(parts: Parts, dtype: str) -> str:
-    of_dtype = layers(parts, dtype)
+def layers_cell(parts: Parts, part: str, dtype: str) -> str:
+    of_dtype = layers(parts, part, dtype)
     if not of_dtype:
         return NOT_MEASURED
     ratios = ratios_of(of_dtype)
@@ -143,9 +151,10 @@ def summary_rows() -> list[tuple[str, Cell]]:
     for dtype in DTYPES:
         title = f"convolution, {dtype}"
         rows.append(row(title, lambda p, d: mean_and_worst(convolution(p, d)), dtype))
-    rows.append(row("`bench layers` measured", measured_cell, "layers"))
-    for dtype in DTYPES:
-        rows.append(row(f"layers of networks, {dtype}", layers_cell, dtype))
+    for part, title in LAYERS.items():
+        rows.append(row(f"`bench {part}` measured", measured_cell, part))
+        for dtype in DTYPES:
+            rows.append(row(f"{title}, {dtype}", layers_cell, part, dtype))
     rows.append(row("`bench-train` measured", measured_cell, "train"))
     for network, name in NETWORKS.items():
         for dtype in DTYPES:

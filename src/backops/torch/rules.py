@@ -142,11 +142,17 @@ PYTORCH_IS_FASTER: Table = {
              depthwise=True, channels_last=True),
         # 1x1 in channels-last; in float32 0.9 to 1.2. Dense layers of larger kernels: 0.9 to 4.4.
         Rule("0.8 to 1.3", BFLOAT16, kernel_elements=(1, 1), channels_last=True),
+        # Contiguous 1x1 of many channels on both sides; of fewer outputs, or strided, 1.1 to 3.3.
+        Rule("0.9 to 0.97", FLOAT32, rank=(2, 2), inputs=(300, math.inf), outputs=(200, math.inf),
+             kernel_elements=(1, 1), groups=(1, 1), strided=False, channels_last=False),
     ),
     # Forward, the same EPYC, 2026-11-18.
     ("conv", "avx512_bf16"): (
-        # Depthwise images in channels-last, and small ones, which have many channels.
-        Rule("0.5 to 1.0", BOTH, rank=(2, 3), depthwise=True, channels_last=True),
+        # Depthwise 3x3 in channels-last, whose larger kernels are 0.9 to 1.1, and small images,
+        # which have many channels.
+        Rule("0.7 to 0.95", BOTH, rank=(2, 2), kernel_elements=(1, 9), depthwise=True,
+             channels_last=True),
+        Rule("0.7 to 0.9", BOTH, rank=(3, 3), depthwise=True, channels_last=True),
         Rule("0.7 to 1.2", BOTH, rank=(2, 2), groups=(200, math.inf), depthwise=True,
              channels_last=False),
         # Groups of few channels; others 1.0 to 6.
@@ -156,6 +162,8 @@ PYTORCH_IS_FASTER: Table = {
         # Dense layers in channels-last, and volumes of few channels.
         Rule("0.9 to 1.0", FLOAT32, rank=(2, 2), inputs=(16, math.inf), outputs=(16, math.inf),
              groups=(1, 1), kernel_elements=(2, math.inf), channels_last=True),
+        Rule("0.9 to 1.0", BFLOAT16, rank=(2, 2), inputs=(16, math.inf), outputs=(16, math.inf),
+             groups=(1, 1), kernel_elements=(1, 1), channels_last=True),
         Rule("0.6 to 1.1", BFLOAT16, rank=(3, 3), inputs=(8, 8), groups=(1, 1)),
     ),
 }  # fmt: skip

@@ -133,6 +133,12 @@ class BlockInput {
     return has_output(last) ? Without::nothing : Without::last;
   }
 
+  // Whole rows, and so short ones that two positions count.
+  bool leaves_out(const Tile& tile) const {
+    return !pieces_.are_many() && tile.results.axes[2].size() == s_.in[2] &&
+           s_.in[2] <= 4 * kernels_.most_twins;
+  }
+
   // Rows that two images fill registers with.
   bool are_short(const Tile& tile) const {
     return ceil_divide(tile.results.axes[2].size(), axes_[2].stride) <= kernels_.most_twins;
@@ -188,8 +194,7 @@ class BlockInput {
     products.sum_twin = tile.results.image_step * n_.width;
     products.vectors = work.blocks;
     products.adds = block > 0;
-    products.leaves_out =
-        !pieces_.are_many() && work.are_finite && tile.results.axes[2].size() == s_.in[2];
+    products.leaves_out = work.are_finite && leaves_out(tile);
     return products;
   }
 
