@@ -270,11 +270,12 @@ void correlate_rows(const CorrelateTaps& a, std::int64_t first_row, std::int64_t
       static_cast<const typename V::Sum*>(a.input) + first_column * a.column_step;
   auto* const sums =
       static_cast<typename V::Sum*>(a.sums) + (first_row * a.sum_columns + first_column) * V::width;
-  if (a.column_step == V::width) {
-    correlate_some<V, kRows, kColumns, true>(a, a.row_offsets + first_row, input, sums);
-  } else {
-    correlate_some<V, kRows, kColumns, false>(a, a.row_offsets + first_row, input, sums);
+  if constexpr (!kIsPortable<V>) {
+    if (a.column_step == V::width) {
+      return correlate_some<V, kRows, kColumns, true>(a, a.row_offsets + first_row, input, sums);
+    }
   }
+  correlate_some<V, kRows, kColumns, false>(a, a.row_offsets + first_row, input, sums);
 }
 
 // As many rows at once as there are registers for.
