@@ -57,34 +57,26 @@ struct Sums {
   V first = V::fill(0), second = V::fill(0);
   Sums<V, kRows - 1, kVectors> rest;
 
-  template <class Pitch>
+  // To all rows but the last ones.
+  template <int kLeftOut = 0, class Pitch>
   BACKOPS_INLINE void add_products(const Pitch& pitch, const LeftNumber<V>* numbers, const V& right,
                                    const V& right_second) {
-    const V number = LeftOf<V>::spread(numbers);
-    first = first.plus_product(number, right);
-    if constexpr (kVectors == 2) second = second.plus_product(number, right_second);
-    rest.add_products(pitch, pitch.next(numbers), right, right_second);
+    if constexpr (kRows > kLeftOut) {
+      const V number = LeftOf<V>::spread(numbers);
+      first = first.plus_product(number, right);
+      if constexpr (kVectors == 2) second = second.plus_product(number, right_second);
+      rest.template add_products<kLeftOut>(pitch, pitch.next(numbers), right, right_second);
+    }
   }
 
   template <Without kWithout, class Pitch>
   BACKOPS_INLINE void add_some(const Pitch& pitch, const LeftNumber<V>* numbers, const V& right,
                                const V& right_second) {
-    if constexpr (kWithout == Without::nothing) {
-      add_products(pitch, numbers, right, right_second);
-    } else if constexpr (kWithout == Without::first) {
+    if constexpr (kWithout == Without::first) {
       rest.add_products(pitch, pitch.next(numbers), right, right_second);
     } else {
-      add_all_but_last(pitch, numbers, right, right_second);
-    }
-  }
-  template <class Pitch>
-  BACKOPS_INLINE void add_all_but_last(const Pitch& pitch, const LeftNumber<V>* numbers,
-                                       const V& right, const V& right_second) {
-    if constexpr (kRows > 1) {
-      const V number = LeftOf<V>::spread(numbers);
-      first = first.plus_product(number, right);
-      if constexpr (kVectors == 2) second = second.plus_product(number, right_second);
-      rest.add_all_but_last(pitch, pitch.next(numbers), right, right_second);
+      constexpr int kLeftOut = kWithout == Without::last ? 1 : 0;
+      add_products<kLeftOut>(pitch, numbers, right, right_second);
     }
   }
 
@@ -117,7 +109,7 @@ struct Sums {
 
 template <class V, int kVectors>
 struct Sums<V, 0, kVectors> {
-  template <class Pitch>
+  template <int kLeftOut = 0, class Pitch>
   BACKOPS_INLINE void add_products(const Pitch&, const LeftNumber<V>*, const V&, const V&) {}
   template <bool kNumbers>
   BACKOPS_INLINE void add_bias(const typename V::Sum*) {}

@@ -193,6 +193,7 @@ class LanesEngine : public ConvEngine {
     if (!s_.adds_bias) return nullptr;
     return packed_weights(b, block) + (group_weights() + 1) * width_;
   }
+
   void work_part(const ConvBuffers& b, std::int64_t part, const Range& blocks) const {
     for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
       std::fill_n(sums(b, part, block), sum_vectors() * width_, Sum{0});
@@ -316,7 +317,7 @@ class LanesEngine : public ConvEngine {
   const std::int64_t width_;
   const std::int64_t inputs_, outputs_;  // channels of one group
   const OutputPlanes planes_;
-  const ConvAxis height_;
+  const ConvAxis height_;      // that rows in place are counted along
   const std::int64_t blocks_;  // of as many groups as there are lanes
   const ConvTiles tiles_;
   std::int64_t parts_ = 1, blocks_of_task_ = 1, blocks_at_once_ = 1;
