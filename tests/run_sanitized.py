@@ -62,8 +62,6 @@ WITHOUT = "not pytorch and not torch and not jax and not sparse and not device a
 WITHOUT += " and not next_synchronisation and not absurdly and not page_ends"
 # About values: the same code runs on the same memory in the tests beside them.
 WITHOUT += " and not very_different_size and not every_position_of and not long_windows_at_borders"
-# Four ways to small products take the same code as two of them.
-WITHOUT += " and not (near_the_smallest and (powers1 or powers3))"
 # Makes plans of large problems, and looks at a number.
 WITHOUT += " and not at_most_one_megabyte"
 # The slow engines: the C++ tests of plans run them, too.
