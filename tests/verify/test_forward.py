@@ -15,7 +15,7 @@ from backops import reference
 from backops.__main__ import main
 from backops._calls import OPERATORS, Call
 from backops._command import CommandError, UsageError
-from backops._verify import pytorch, truth
+from backops._verify import truth
 from backops._verify.verify import Report, verify
 from tests.support.floats import DTYPES
 from tests.support.pool_cases import load_cases, make_grad
@@ -150,6 +150,8 @@ def test_planes_in_rows_agree_with_whole_planes(case: Any, monkeypatch: pytest.M
 
 @every_kind
 def test_pytorch_gives_the_same(make: Any) -> None:
+    from backops._verify import pytorch  # needs PyTorch, which the other tests do not
+
     call = make()
     results = pytorch.run(call)
     assert results is not None
