@@ -158,38 +158,47 @@ BACKOPS_FLATTEN void gather_taps(const GatherTaps& args) {
   });
 }
 
-// Some positions of one vector of channels.
+// Some positions of `vectors` vectors of channels. A function for each number of positions:
+// compilers take twice as long for one that has them all.
 template <class V, class E, int kCount, class Source, class Kind>
-BACKOPS_INLINE void gather_vector(const Source& source, const GatherElements& a, std::int64_t first,
-                                  std::int64_t count, std::int64_t v, Kind kind, int lanes) {
-  if (count != kCount) {
-    if constexpr (kCount > 1) {
-      gather_vector<V, E, kCount - 1>(source, a, first, count, v, kind, lanes);
-    }
-    return;
-  }
+BACKOPS_FLATTEN void gather_positions(const Source& source, const GatherElements& a,
+                                      std::int64_t first, std::int64_t first_vector,
+                                      std::int64_t vectors, Kind kind, int lanes) {
   using Sum = typename V::Sum;
-  V sums[kCount];
-  gather_some<V>(source, a.taps, a.tap_count,
-                 static_cast<const E*>(a.source) + first * a.source_step + v * V::width,
-                 static_cast<const Sum*>(a.weights) + v * a.weight_pitch,
-                 a.bias == nullptr ? nullptr : static_cast<const Sum*>(a.bias) + v * a.weight_pitch,
-                 sums);
-  E* const target = static_cast<E*>(a.target) + first * a.target_step + v * V::width;
+  for (std::int64_t v = first_vector; v < first_vector + vectors; ++v) {
+    V sums[kCount];
+    gather_some<V>(
+        source, a.taps, a.tap_count,
+        static_cast<const E*>(a.source) + first * a.source_step + v * V::width,
+        static_cast<const Sum*>(a.weights) + v * a.weight_pitch,
+        a.bias == nullptr ? nullptr : static_cast<const Sum*>(a.bias) + v * a.weight_pitch, sums);
+    E* const target = static_cast<E*>(a.target) + first * a.target_step + v * V::width;
 #pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) {
-    announce_writing(target + i * a.target_step,
-                     kGatherSums * a.target_step * std::int64_t{sizeof(E)});
-    store(kind, sums[i], target + i * a.target_step, lanes);
+    for (int i = 0; i < kCount; ++i) {
+      announce_writing(target + i * a.target_step,
+                       kGatherSums * a.target_step * std::int64_t{sizeof(E)});
+      store(kind, sums[i], target + i * a.target_step, lanes);
+    }
+  }
+}
+
+template <class V, class E, int kCount, class Source, class Kind>
+void gather_vectors(const Source& source, const GatherElements& a, std::int64_t first,
+                    std::int64_t count, std::int64_t first_vector, std::int64_t vectors, Kind kind,
+                    int lanes) {
+  if (count == kCount) {
+    gather_positions<V, E, kCount>(source, a, first, first_vector, vectors, kind, lanes);
+  } else if constexpr (kCount > 1) {
+    gather_vectors<V, E, kCount - 1>(source, a, first, count, first_vector, vectors, kind, lanes);
   }
 }
 
 template <class V, class E, class Kind>
-BACKOPS_INLINE void gather_border(const GatherElements& a, std::int64_t first, std::int64_t count,
-                                  std::int64_t v, Kind kind, int lanes) {
+void gather_border(const GatherElements& a, std::int64_t first, std::int64_t count,
+                   std::int64_t first_vector, std::int64_t vectors, Kind kind, int lanes) {
   const BorderSource<V, Kind> source{a.source_step, a.column_step, a.columns,
                                      kind,          lanes,         first * a.column_step};
-  gather_vector<V, E, kGatherSums>(source, a, first, count, v, kind, lanes);
+  gather_vectors<V, E, kGatherSums>(source, a, first, count, first_vector, vectors, kind, lanes);
 }
 
 struct ColumnRange {
@@ -207,24 +216,22 @@ inline ColumnRange columns_of(const ElementTap* taps, std::int64_t count) {
 // All vectors of a few positions, then the next ones: as they lie in memory. Positions near borders
 // have no parts of their own: shorter ones, which share less, took more time than they saved.
 template <class V, class E>
-BACKOPS_FLATTEN void gather_elements(const GatherElements& args) {
+void gather_elements(const GatherElements& args) {
   const GatherElements a = args;
   const std::int64_t whole = a.last_lanes == 0 ? a.vectors : a.vectors - 1;
   const ColumnRange columns = columns_of(a.taps, a.tap_count);
   for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
     const bool is_inside = columns.least + first * a.column_step >= 0 &&
                            columns.most + (first + count - 1) * a.column_step < a.columns;
-    for (std::int64_t v = 0; v < whole; ++v) {
-      if (is_inside) {
-        const WholeSource<V, ElementTap, std::int64_t> source{a.source_step};
-        gather_vector<V, E, kGatherSums>(source, a, first, count, v, Whole{}, V::width);
-      } else if constexpr (V::has_masked_stores || kIsPortable<V>) {  // the same code as for lanes
-        gather_border<V, E>(a, first, count, v, Part{}, V::width);
-      } else {
-        gather_border<V, E>(a, first, count, v, Whole{}, V::width);
-      }
+    if (is_inside) {
+      const WholeSource<V, ElementTap, std::int64_t> source{a.source_step};
+      gather_vectors<V, E, kGatherSums>(source, a, first, count, 0, whole, Whole{}, V::width);
+    } else if constexpr (V::has_masked_stores) {  // the same code as for lanes
+      gather_border<V, E>(a, first, count, 0, whole, Part{}, V::width);
+    } else {
+      gather_border<V, E>(a, first, count, 0, whole, Whole{}, V::width);
     }
-    if (a.last_lanes != 0) gather_border<V, E>(a, first, count, whole, Part{}, a.last_lanes);
+    if (a.last_lanes != 0) gather_border<V, E>(a, first, count, whole, 1, Part{}, a.last_lanes);
   });
 }
 
