@@ -17,6 +17,7 @@
 #include "ops/conv/blocks/schedule.h"
 #include "ops/conv/blocks/sizes.h"
 #include "ops/conv/blocks/weight.h"
+#include "ops/conv/blocks/weight_in_place.h"
 #include "ops/conv/copy.h"
 #include "ops/conv/parts.h"
 
@@ -44,6 +45,9 @@ class BlocksEngine : public ConvEngine {
         plan_(s_, n_, task.cuts, BlockBudget(task.cpu, task.cuts), kernels, folds_.get()) {
     if (!folds_ && BlockInPlace<Sum>::fits(task)) {
       in_place_ = std::make_unique<const BlockInPlace<Sum>>(s_, n_, kernels, task.cpu.level1_bytes);
+    }
+    if (reads_in_place_ && s_.makes_weight && !n_.has_lanes_on_inputs) {
+      weight_in_place_ = std::make_unique<const BlockWeightInPlace<Sum>>(s_, n_, kernels);
     }
   }
 
@@ -196,6 +200,7 @@ class BlocksEngine : public ConvEngine {
     const Layout& layout = plan_.layouts[own.layout];
     const Tile tile = layout.tiles.tile(own.tile);
     const BlockSide& side = layout.makes_weight ? n_.inputs : n_.outputs;
+    if (layout.makes_weight && reads_input(b)) return;
     Sum* const to = shared(b, layout, own.tile) + own.block * layout.shared_pitch;
     const Range block{own.block, own.block + 1};
     const std::int64_t planes = layout.makes_weight ? 1 : planes_.count();
@@ -276,29 +281,39 @@ class BlocksEngine : public ConvEngine {
     });
   }
 
+  // Whether the weight product reads the input as it is.
+  bool reads_input(const ConvBuffers& b) const {
+    return weight_in_place_ && weight_in_place_->reads(b.input);
+  }
+
   void add_to_weight(const ConvBuffers& b, const Task& task, const Tile& tile,
                      std::int64_t index) const {
     const Layout& layout = *task.layout;
+    const Range pairs = plan_.has_parts() ? Range{0, n_.sum_lanes.all_pairs()} : task.output_pairs;
+    Sum* const own = plan_.has_parts() ? sums(b, task.part) : own_sums(b, task);
+    const bool is_first = index == task.tiles.begin;
+    if (reads_input(b)) {
+      return weight_in_place_->add_tile(
+          {b.input, Layout::output(b.scratch), layout.output_pitch, pairs, own}, tile, is_first);
+    }
     Sum* const input = layout.is_shared ? shared(b, layout, index) : layout.input(b.scratch);
-    Tile own = is_pointwise_ ? in_one_row(tile) : tile;
+    Tile positions = is_pointwise_ ? in_one_row(tile) : tile;
     std::int64_t step = weight_product_.input_step();
     const Sum* const as_it_is = reads_in_place_ && !layout.is_shared
                                     ? input_as_it_is<Sum>(b.input, n_.inputs, tile, step)
                                     : nullptr;
     if (folds_) {
-      own.input = folds_->rows_of(tile.input, layout.folds);
-      folds_->bring(copy_, b.input, own.input, tile.outputs[2], input, layout.spare(b.scratch));
+      positions.input = folds_->rows_of(tile.input, layout.folds);
+      folds_->bring(copy_, b.input, positions.input, tile.outputs[2], input,
+                    layout.spare(b.scratch));
     } else if (!layout.is_shared && as_it_is == nullptr) {
       bring(b.input, s_.in, tile.input, n_.inputs, {0, n_.inputs.all_blocks()}, input,
             layout.input_pitch);
     }
-    const Range all{0, n_.sum_lanes.all_pairs()};
     weight_product_.add_tile(
         {Layout::output(b.scratch), layout.output_pitch, as_it_is != nullptr ? as_it_is : input,
-         as_it_is != nullptr ? n_.width : layout.input_pitch, step,
-         plan_.has_parts() ? all : task.output_pairs,
-         plan_.has_parts() ? sums(b, task.part) : own_sums(b, task), lists(b)},
-        own, index == task.tiles.begin);
+         as_it_is != nullptr ? n_.width : layout.input_pitch, step, pairs, own, lists(b)},
+        positions, is_first);
   }
 
   bool are_weights_finite(const ConvBuffers& b, std::int64_t pair) const {
@@ -382,7 +397,8 @@ class BlocksEngine : public ConvEngine {
   const bool is_pointwise_;
   const bool reads_in_place_;  // the input, for tensors that allow it
   const Schedule plan_;
-  std::unique_ptr<const BlockInPlace<Sum>> in_place_;  // for tensors that allow it
+  std::unique_ptr<const BlockInPlace<Sum>> in_place_;               // for tensors that allow it
+  std::unique_ptr<const BlockWeightInPlace<Sum>> weight_in_place_;  // likewise
 };
 
 std::unique_ptr<const ConvEngine> make_engine(const ConvTask& task, VectorSize size, bool folds) {

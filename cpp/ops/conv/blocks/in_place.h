@@ -56,10 +56,10 @@ class BlockInPlace {
         from.stride_bytes[2] == sizeof(Sum) && to.stride_bytes[2] == sizeof(Sum);
     if (!has_channels && !has_positions) return false;
     const int joined = joined_axes(from, to, tile);
-    const std::int64_t length = run_length(tile, joined);
+    const std::int64_t length = run_length(tile.results, joined);
     if (has_channels ? is_too_short(length, tile) : !fills_vectors(length)) return false;
     const auto for_all = [&](const auto& body) {
-      for_runs(tile, joined,
+      for_runs(tile.results, joined,
                [&](std::int64_t image, std::int64_t d, std::int64_t h, std::int64_t w) {
                  body(Run{reinterpret_cast<const Sum*>(from.at(image, 0, d, h, w)),
                           reinterpret_cast<Sum*>(to.at(image, 0, d, h, w)), length,

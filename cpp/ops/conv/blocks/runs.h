@@ -21,23 +21,23 @@ bool has_whole_sums(const Activation& tensor) {
          reinterpret_cast<std::uintptr_t>(tensor.data) % sizeof(Sum) == 0;
 }
 
-// Positions of the last `joined` axes of a tile's results, which lie one behind the other.
-inline std::int64_t run_length(const Tile& tile, int joined) {
+// Positions of the last `joined` axes of a box, which lie one behind the other.
+inline std::int64_t run_length(const Box& box, int joined) {
   std::int64_t count = 1;
-  for (int i = 0; i < joined; ++i) count *= tile.results.axes[kMaxConvRank - 1 - i].size();
+  for (int i = 0; i < joined; ++i) count *= box.axes[kMaxConvRank - 1 - i].size();
   return count;
 }
 
 // Calls body(image, d, h, w) where runs begin.
 template <class Body>
-void for_runs(const Tile& tile, int joined, const Body& body) {
+void for_runs(const Box& box, int joined, const Body& body) {
   Range axes[kMaxConvRank];
-  std::copy(tile.results.axes, tile.results.axes + kMaxConvRank, axes);
+  std::copy(box.axes, box.axes + kMaxConvRank, axes);
   for (int i = 0; i < joined; ++i) {
     Range& own = axes[kMaxConvRank - 1 - i];
     own.end = std::min(own.end, own.begin + 1);
   }
-  for_rows(tile.images, axes, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
+  for_rows(box.images, axes, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
     if (axes[2].size() > 0) body(image, d, h, axes[2].begin);
   });
 }
