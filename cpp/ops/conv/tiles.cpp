@@ -101,10 +101,14 @@ ConvTiles::AxisRanges ConvTiles::ranges(int index, std::int64_t piece) const {
     r.output = r.outputs;
     return r;
   }
-  r.results = {is_first ? 0 : inside(window), is_last ? a.in : inside(next_window)};
+  // Results are those around the middle of the windows, so that the first tile and the last have
+  // as many as each other. They need some outputs of the next tile then, and fewer of the last.
+  const std::int64_t ahead = std::max<std::int64_t>(0, a.reach + 1 - a.stride) / 2 / a.stride;
+  r.results = {is_first ? 0 : inside(window + ahead * a.stride),
+               is_last ? a.in : inside(next_window + ahead * a.stride)};
   r.output.begin = is_first ? std::min<std::int64_t>(0, a.output_of(0) - a.most_shift)
-                            : r.outputs.begin - a.most_shift;
-  r.output.end = is_last ? std::max(a.out, a.output_of(a.in - 1) + 1) : r.outputs.end;
+                            : r.outputs.begin + ahead - a.most_shift;
+  r.output.end = is_last ? std::max(a.out, a.output_of(a.in - 1) + 1) : r.outputs.end + ahead;
   return r;
 }
 
