@@ -19,8 +19,8 @@ struct ConvChoice {
 // that one does not take it, or is none.
 ConvChoice choose_engine(const ConvTask& task);
 
-// Whether the input product of a problem with others is better made apart: by an engine that makes
-// no other, in so much less time that what is read twice does not count.
+// Whether the input product of a problem with others is better made apart, though what both read is
+// read twice: by an engine that makes no other, or because each is best on another engine.
 bool is_input_better_apart(const ConvTask& task);
 
 // The same lines for a CPU that need not be this one: nothing is made.
