@@ -42,6 +42,9 @@ struct WholeSource {
       std::is_same_v<Tap, ElementTap> ? kElementNeighbours<V> : kMostNeighbours<V>;
   Step step;
 
+  BACKOPS_INLINE bool are_neighbours(const Tap& one, const Tap& next) const {
+    return next.source == one.source - step;
+  }
   BACKOPS_INLINE static std::int64_t column_of(const Tap&, int) { return 0; }
   BACKOPS_INLINE static std::int64_t column_before(std::int64_t column) { return column; }
   BACKOPS_INLINE static bool has(std::int64_t) { return true; }
@@ -69,6 +72,10 @@ struct BorderSource {
   int lanes;
   std::int64_t first;  // column, that those of taps are counted from
 
+  // The last tap of a row and the first of the next may lie as far apart.
+  BACKOPS_INLINE bool are_neighbours(const Tap& one, const Tap& next) const {
+    return next.source == one.source - step && next.column == one.column - column_step;
+  }
   BACKOPS_INLINE std::int64_t column_of(const Tap& tap, int position) const {
     return first + tap.column + position * column_step;
   }
@@ -125,7 +132,7 @@ BACKOPS_INLINE void gather_some(const Source& source, const typename Source::Tap
   for (const typename Source::Tap* const end = tap + tap_count; tap != end;) {
     int count = 1;
     while (count < kMost && tap + count != end &&
-           tap[count].source == tap[count - 1].source - source.step) {
+           source.are_neighbours(tap[count - 1], tap[count])) {
       ++count;
     }
     if (count % 2 == 0) --count;

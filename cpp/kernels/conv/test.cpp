@@ -179,8 +179,9 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
   CHECK(equal_bytes(target, expected));
 }
 
-// Taps of a row, and of the row behind it, whose neighbours share what they read. Columns end where
-// the memory does: what lies before and behind them is not the caller's.
+// Taps of a row, and of the row before it, whose neighbours share what they read. Where there are as
+// many taps as columns, the last of a row lies beside the first of the next, and is none of these.
+// Columns end where the memory does: what lies before and behind them is not the caller's.
 void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t count,
                           std::int64_t channels, std::int64_t column_step, bool has_bias) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
@@ -198,7 +199,7 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
   std::vector<ElementTap> list;
   for (std::int64_t t = 0; t < rows * taps; ++t) {
     const std::int64_t column = taps / 2 - t % taps;
-    list.push_back({(t / taps * columns + column) * step, column, t * k.width});
+    list.push_back({((rows - 1 - t / taps) * columns + column) * step, column, t * k.width});
   }
   Memory target(count * step * bytes, 0), expected(count * step * bytes, 0);
   for (std::int64_t j = 0; j < count; ++j) {
@@ -427,7 +428,7 @@ void test_row(const ConvKernels& k) {
   }
   for (const std::int64_t taps : {1, 2, 3, 5, 7}) {
     for (const std::int64_t channels : {1, 7, 8, 16, 17, 45, 64}) {
-      for (const std::int64_t count : {1, 2, 4, 8, 13}) {
+      for (const std::int64_t count : {1, 2, 4, 5, 7, 8, 13}) {
         test_gather_elements(k, taps, count, channels, 1, count == 2);
         test_gather_elements(k, taps, count, channels, 2, count == 4);
       }
