@@ -4,6 +4,18 @@
 
 namespace backops {
 
+namespace {
+
+// Its zeros lie between columns that are multiplied. Rows of zeros are left out of all products.
+constexpr int kRowAxis = kMaxConvRank - 1;
+
+Range inside_of(const Range& range, std::int64_t size) {
+  const std::int64_t begin = std::clamp<std::int64_t>(range.begin, 0, size);
+  return {begin, std::clamp(range.end, begin, size)};
+}
+
+}  // namespace
+
 ConvTiles::ConvTiles(const ConvShape& shape, const TileNeeds& needs, double most_sums,
                      std::int64_t least_tiles)
     : needs_(needs), batch_(shape.batch) {
@@ -109,6 +121,7 @@ ConvTiles::AxisRanges ConvTiles::ranges(int index, std::int64_t piece) const {
   r.output.begin = is_first ? std::min<std::int64_t>(0, a.output_of(0) - a.most_shift)
                             : r.outputs.begin + ahead - a.most_shift;
   r.output.end = is_last ? std::max(a.out, a.output_of(a.in - 1) + 1) : r.outputs.end + ahead;
+  if (index != kRowAxis) r.output = inside_of(r.output, a.out);
   return r;
 }
 
@@ -120,6 +133,7 @@ ConvTiles::AxisRanges ConvTiles::ranges_of_results(int index, std::int64_t piece
   r.results = {own.begin * a.stride, std::min(own.end * a.stride, a.in)};
   const Range reached{a.output_of(r.results.begin), a.output_of(r.results.end - 1) + 1};
   r.output = {reached.begin - a.most_shift, reached.end};
+  if (index != kRowAxis) r.output = inside_of(r.output, a.out);
   r.outputs = common(reached, {0, a.out});
   return r;
 }
@@ -137,17 +151,21 @@ void ConvTiles::measure(int index) {
   if (pieces(index) <= 2) return;
   const ConvAxis& a = axis(index);
   const std::int64_t own = own_[index];
-  output = std::max(output, own + (needs_.makes_input ? a.most_shift : 0));
+  output = std::max(output, most_outputs(index, own + (needs_.makes_input ? a.most_shift : 0)));
   const std::int64_t windows = (own - 1) * a.stride + a.reach + 1;
   input = std::max(input, needs_.pads_input ? windows : std::min(windows, a.in));
   result = std::max(result, std::min(own * a.stride, a.in));
+}
+
+std::int64_t ConvTiles::most_outputs(int index, std::int64_t reached) const {
+  return index == kRowAxis ? reached : std::min(reached, axis(index).out);
 }
 
 void ConvTiles::measure_results(int index) {
   const ConvAxis& a = axis(index);
   const std::int64_t own = ceil_divide(size(index), pieces(index));
   const std::int64_t reached = own + (a.padding % a.stride == 0 ? 0 : 1);
-  output_.axes[index] = reached + a.most_shift;
+  output_.axes[index] = most_outputs(index, reached + a.most_shift);
   input_.axes[index] = 1;
   result_.axes[index] = std::min(own * a.stride, a.in);
 }

@@ -42,7 +42,7 @@ void for_rows(const Range& images, const Range (&axes)[kMaxConvRank], const Body
 struct Tile {
   Range images;
   Range outputs[kMaxConvRank];  // whose products with the input are summed
-  Box output;                   // reaches beyond the tensor, where there are zeros
+  Box output;                   // its rows reach beyond the tensor, where there are zeros
   Box input;
   Box results;  // of the input product, finished by this tile
 };
@@ -97,6 +97,8 @@ class ConvTiles {
   AxisRanges ranges_of_results(int index, std::int64_t piece) const;
   void measure(int index);
   void measure_results(int index);
+  // Of these, those that lie in scratch memory.
+  std::int64_t most_outputs(int index, std::int64_t reached) const;
   void cut(double most, std::int64_t least_tiles);
 
   TileNeeds needs_;

@@ -16,8 +16,12 @@ namespace backops {
 template <class Sum>
 class BlockWeightInPlace {
  public:
-  BlockWeightInPlace(const ConvShape& shape, const BlockSizes& sizes, const ConvKernels& kernels)
-      : s_(shape), n_(sizes), kernels_(kernels) {}
+  BlockWeightInPlace(const ConvShape& shape, const BlockSizes& sizes, const ConvKernels& kernels,
+                     std::int64_t level2_bytes)
+      : s_(shape),
+        n_(sizes),
+        kernels_(kernels),
+        input_sums_(level2_bytes / 4 / static_cast<std::int64_t>(sizeof(Sum))) {}
 
   // Whether an input lies like that.
   bool reads(const Activation& input) const {
@@ -89,35 +93,47 @@ class BlockWeightInPlace {
     return tile.output.has_gaps() ? 1 : joined;
   }
 
+  // Some inputs at a time: their positions stay in the second-level cache for all pairs.
   void add(const Work& work, const BlockRun* runs, std::int64_t count, std::int64_t length,
            bool adds) const {
-    const std::int64_t channel = in_sums(work.input.channel_stride_bytes);
-    const std::int64_t first = n_.outputs.first_block(work.pairs.begin);
+    constexpr std::int64_t kLeastInputs = 24;
+    const std::int64_t fitting = std::max(kLeastInputs, input_sums_ / (count * length));
+    const std::int64_t most = work.pairs.size() > 1 ? fitting : n_.inputs.channels;
     BlockProducts p{};
     p.runs = runs;
     p.run_count = count;
     p.run_length = length;
+    p.adds = adds;
+    for_shares({0, n_.inputs.channels}, most, [&](const Range& inputs) {
+      for (std::int64_t pair = work.pairs.begin; pair < work.pairs.end; ++pair) {
+        add_pair(work, pair, inputs, p);
+      }
+    });
+  }
+
+  void add_pair(const Work& work, std::int64_t pair, const Range& inputs, BlockProducts p) const {
+    const std::int64_t channel = in_sums(work.input.channel_stride_bytes);
+    const std::int64_t first = n_.outputs.first_block(work.pairs.begin);
+    const std::int64_t first_input =
+        n_.outputs.group_of_pair(pair) * n_.inputs.channels + inputs.begin;
+    p.left = reinterpret_cast<const Sum*>(work.input.data) + first_input * channel;
     p.left_step = 1;
     p.left_pitch = channel;
+    p.right = work.output + (n_.outputs.first_block(pair) - first) * work.output_pitch;
     p.right_step = n_.width;
     p.right_pitch = work.output_pitch;
+    p.rows = inputs.size();
+    p.vectors = n_.outputs.blocks_of_pair(pair);
+    p.sum_step = p.vectors * n_.width;
     p.sum_pitch = n_.width;
-    p.rows = n_.inputs.channels;
-    p.adds = adds;
-    for (std::int64_t pair = work.pairs.begin; pair < work.pairs.end; ++pair) {
-      const std::int64_t group = n_.outputs.group_of_pair(pair);
-      p.left = reinterpret_cast<const Sum*>(work.input.data) + group * p.rows * channel;
-      p.right = work.output + (n_.outputs.first_block(pair) - first) * work.output_pitch;
-      p.vectors = n_.outputs.blocks_of_pair(pair);
-      p.sums = work.sums + n_.sums_of_pair(pair);
-      p.sum_step = p.vectors * n_.width;
-      kernels_.multiply_apart(p);
-    }
+    p.sums = work.sums + n_.sums_of_pair(pair) + inputs.begin * p.sum_step;
+    kernels_.multiply_apart(p);
   }
 
   const ConvShape s_;
   const BlockSizes n_;
   const ConvKernels& kernels_;
+  const std::int64_t input_sums_;  // of inputs that are worked on together
 };
 
 }  // namespace backops
