@@ -16,6 +16,10 @@ namespace {
 template <class V>
 constexpr int kSumRows = (V::registers - 3) / 2;
 
+// Of one vector each: where registers are few, sums of as many rows would wait for each other.
+template <class V>
+constexpr int kSumRowsOfOne = V::registers > 16 || kIsPortable<V> ? kSumRows<V> : 2 * kSumRows<V>;
+
 // Numbers on the left, one for all lanes: sums, or what a vector says that it takes instead.
 template <class V, class = void>
 struct LeftOf {
@@ -176,24 +180,19 @@ void multiply_some(const BlockProducts& args, const RowEnds& ends, const LeftNum
   twins.store(a, to + a.sum_twin);
 }
 
-template <class V, class Pitch, int kRows, bool kTwins, class To>
+template <class V, class Pitch, int kRows, int kVectors, bool kTwins, class To>
 void multiply_up_to(const BlockProducts& a, const RowEnds& ends, std::int64_t rows,
                     const LeftNumber<V>* left, To* to, const typename V::Sum* bias) {
-  using One = std::conditional_t<kTwins, Sums<V, kRows, 1>, NoSums>;
-  using Two = std::conditional_t<kTwins, Sums<V, kRows, 2>, NoSums>;
-  if (rows < kRows) {
-    if constexpr (kRows > 1) {
-      multiply_up_to<V, Pitch, kRows - 1, kTwins>(a, ends, rows, left, to, bias);
-    }
-  } else if (a.vectors == 1) {
-    multiply_some<V, Pitch, kRows, 1, One>(a, ends, left, to, bias);
-  } else {
-    multiply_some<V, Pitch, kRows, 2, Two>(a, ends, left, to, bias);
+  using Twins = std::conditional_t<kTwins, Sums<V, kRows, kVectors>, NoSums>;
+  if (rows == kRows) {
+    multiply_some<V, Pitch, kRows, kVectors, Twins>(a, ends, left, to, bias);
+  } else if constexpr (kRows > 1) {
+    multiply_up_to<V, Pitch, kRows - 1, kVectors, kTwins>(a, ends, rows, left, to, bias);
   }
 }
 
-template <class V, class Pitch, int kMostRows, bool kTwins, class To = typename V::Sum>
-void multiply_rows(const BlockProducts& args) {
+template <class V, class Pitch, int kMostRows, int kVectors, bool kTwins, class To>
+void multiply_vectors(const BlockProducts& args) {
   const BlockProducts a = args;
   const Pitch pitch(args);
   const auto* const left = static_cast<const LeftNumber<V>*>(a.left);
@@ -203,31 +202,42 @@ void multiply_rows(const BlockProducts& args) {
   for_even_parts(a.rows, kMostRows, [&](std::int64_t first, std::int64_t rows) {
     const std::int64_t own = Pitch::has_bias_numbers ? first : 0;
     const RowEnds ends{a.leaves_out && first == 0, a.leaves_out && first + rows == a.rows};
-    multiply_up_to<V, Pitch, kMostRows, kTwins>(a, ends, rows, left + first * left_pitch,
-                                                to + first * a.sum_step,
-                                                bias == nullptr ? nullptr : bias + own);
+    multiply_up_to<V, Pitch, kMostRows, kVectors, kTwins>(
+        a, ends, rows, left + first * left_pitch, to + first * a.sum_step,
+        bias == nullptr ? nullptr : bias + own);
   });
+}
+
+// At most so many rows at once, of one vector or of two.
+template <class V, class Pitch, int kOfOne, int kOfTwo, bool kTwins, class To = typename V::Sum>
+void multiply_rows(const BlockProducts& a) {
+  if (a.vectors == 1) {
+    multiply_vectors<V, Pitch, kOfOne, 1, kTwins, To>(a);
+  } else {
+    multiply_vectors<V, Pitch, kOfTwo, 2, kTwins, To>(a);
+  }
 }
 
 template <class V>
 void multiply_positions(const BlockProducts& a) {
-  multiply_rows<V, LeftPitch<V::width>, kSumRows<V>, false>(a);
+  multiply_rows<V, LeftPitch<V::width>, kSumRowsOfOne<V>, kSumRows<V>, false>(a);
 }
 
 template <class V>
 void multiply_twins(const BlockProducts& a) {
-  multiply_rows<V, LeftPitch<V::width>, kSumRows<V> / 2, true>(a);
+  multiply_rows<V, LeftPitch<V::width>, kSumRows<V> / 2, kSumRows<V> / 2, true>(a);
 }
 
 template <class V>
 void multiply_apart(const BlockProducts& a) {
-  multiply_rows<V, AnyLeftPitch, kSumRows<V>, false>(a);
+  multiply_rows<V, AnyLeftPitch, kSumRowsOfOne<V>, kSumRows<V>, false>(a);
 }
 
-// Rows are the channels of a block: a power of two.
+// Rows are the channels of a block, a power of two, or of both blocks of a pair.
 template <class V>
 void multiply_channels(const BlockProducts& a) {
-  multiply_rows<V, LeftPitch<1>, (kSumRows<V> < 8 ? 4 : 8), false>(a);
+  constexpr int kOfOne = kSumRowsOfOne<V> < 8 ? 4 : 8, kOfTwo = kSumRows<V> < 8 ? kSumRows<V> : 8;
+  multiply_rows<V, LeftPitch<1>, kOfOne, kIsPortable<V> ? 4 : kOfTwo, false>(a);
 }
 
 }  // namespace

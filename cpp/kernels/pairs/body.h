@@ -146,7 +146,7 @@ void join_taps(const JoinTaps& args) {
 
 template <class V>
 void multiply_to_numbers(const BlockProducts& a) {
-  multiply_rows<V, AnyLeftPitch, kSumRows<V>, false, BFloat16>(a);
+  multiply_rows<V, AnyLeftPitch, kSumRows<V>, kSumRows<V>, false, BFloat16>(a);
 }
 
 // V is a vector of float32, Pairs<Left> the same with products of pairs, whose numbers on the left
@@ -166,7 +166,7 @@ constexpr PairKernels make_pair_kernels(const char* name, Isa isa, VectorSize si
   conv.to_lanes = to_pairs<V>;
   conv.multiply_positions = multiply_positions<OfPairs>;
   conv.multiply_twins = multiply_twins<OfPairs>;
-  conv.multiply_channels = multiply_rows<OfPairs, LeftPitch<1>, kSumRows<V>, false>;
+  conv.multiply_channels = multiply_rows<OfPairs, LeftPitch<1>, kSumRows<V>, kSumRows<V>, false>;
   conv.multiply_apart = multiply_apart<Pairs<BFloat16>>;
   return {conv,
           multiply_to_numbers<Pairs<BFloat16>>,
