@@ -85,12 +85,22 @@ class BlockSchedule {
   static Cut cut_for(const ConvShape& s, const BlockSizes& n, std::int64_t wanted,
                      const BlockBudget& budget, bool has_folds) {
     const bool is_small = budget.parts() / weight_bytes(n) >= static_cast<double>(wanted) ||
-                          n.outputs.all_pairs() < wanted;
+                          n.outputs.all_pairs() < wanted ||
+                          (n.taps > 1 && are_uneven(n.outputs, wanted));
     const bool are_many = !has_folds && n.taps > 1 && s.weights() > s.batch * s.out_image() &&
                           n.inputs.all_pairs() >= wanted;
     if (!s.makes_weight && !s.makes_bias && are_many && can_share(s, n)) return Cut::inputs;
     if (!s.makes_weight || is_small) return Cut::parts;
     return are_many ? Cut::outputs_and_inputs : Cut::outputs;
+  }
+
+  // Whether some worker would have much more than its share of the blocks, which are dealt in pairs.
+  // (Kernels of one tap visit large sums so often that parts cost them more.)
+  static bool are_uneven(const BlockSide& side, std::int64_t workers) {
+    constexpr double kMuchMore = 1.3;
+    const std::int64_t most = BlockSizes::kPair * ceil_divide(side.all_pairs(), workers);
+    return static_cast<double>(most * workers) >
+           kMuchMore * static_cast<double>(side.all_blocks());
   }
 
   void cut_into_parts(std::int64_t wanted, const BlockBudget& budget) {
