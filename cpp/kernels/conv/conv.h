@@ -56,7 +56,8 @@ struct ElementTap {
 // weights[t.weight + v * weight_pitch] * source[t.source + j * source_step + v * width] where
 // t.column + j * column_step is one of `columns` from 0 on: others are not there, and not read.
 // Source and target are elements of a tensor, in vectors, and their steps count elements.
-// `last_lanes`, if it is not 0: so many lanes of the last vector are there.
+// `last_lanes`, if it is not 0: so many lanes of the last vector are there. The first tap is the
+// one that reads furthest on.
 struct GatherElements {
   const void* source;
   const void* weights;

@@ -202,9 +202,9 @@ void multiply_vectors(const BlockProducts& args) {
   for_even_parts(a.rows, kMostRows, [&](std::int64_t first, std::int64_t rows) {
     const std::int64_t own = Pitch::has_bias_numbers ? first : 0;
     const RowEnds ends{a.leaves_out && first == 0, a.leaves_out && first + rows == a.rows};
-    multiply_up_to<V, Pitch, kMostRows, kVectors, kTwins>(
-        a, ends, rows, left + first * left_pitch, to + first * a.sum_step,
-        bias == nullptr ? nullptr : bias + own);
+    multiply_up_to<V, Pitch, kMostRows, kVectors, kTwins>(a, ends, rows, left + first * left_pitch,
+                                                          to + first * a.sum_step,
+                                                          bias == nullptr ? nullptr : bias + own);
   });
 }
 

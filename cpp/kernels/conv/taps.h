@@ -166,24 +166,27 @@ BACKOPS_FLATTEN void gather_taps(const GatherTaps& args) {
 }
 
 // Some positions of `vectors` vectors of channels. A function for each number of positions:
-// compilers take twice as long for one that has them all.
+// compilers take twice as long for one that has them all. What the first tap reads at the next
+// positions is asked for, because no other has read it before: without, 8x144x56x56 under 3x3 took
+// 1.8 times as long (two cores of a Zen 3).
 template <class V, class E, int kCount, class Source, class Kind>
 BACKOPS_FLATTEN void gather_positions(const Source& source, const GatherElements& a,
                                       std::int64_t first, std::int64_t first_vector,
                                       std::int64_t vectors, Kind kind, int lanes) {
   using Sum = typename V::Sum;
+  const std::int64_t next = (a.tap_count > 0 ? a.taps[0].source : 0) + kGatherSums * a.source_step;
   for (std::int64_t v = first_vector; v < first_vector + vectors; ++v) {
     V sums[kCount];
+    const E* const from = static_cast<const E*>(a.source) + first * a.source_step + v * V::width;
     gather_some<V>(
-        source, a.taps, a.tap_count,
-        static_cast<const E*>(a.source) + first * a.source_step + v * V::width,
-        static_cast<const Sum*>(a.weights) + v * a.weight_pitch,
+        source, a.taps, a.tap_count, from, static_cast<const Sum*>(a.weights) + v * a.weight_pitch,
         a.bias == nullptr ? nullptr : static_cast<const Sum*>(a.bias) + v * a.weight_pitch, sums);
     E* const target = static_cast<E*>(a.target) + first * a.target_step + v * V::width;
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
       announce_writing(target + i * a.target_step,
                        kGatherSums * a.target_step * std::int64_t{sizeof(E)});
+      __builtin_prefetch(from + next + i * a.source_step);
       store(kind, sums[i], target + i * a.target_step, lanes);
     }
   }

@@ -47,7 +47,7 @@ class BlocksEngine : public ConvEngine {
       in_place_ = std::make_unique<const BlockInPlace<Sum>>(s_, n_, kernels, task.cpu.level1_bytes);
     }
     if (reads_in_place_ && s_.makes_weight && !n_.has_lanes_on_inputs) {
-      weight_in_place_ = 
+      weight_in_place_ =
           std::make_unique<const BlockWeightInPlace<Sum>>(s_, n_, kernels, task.cpu.level2_bytes);
     }
   }

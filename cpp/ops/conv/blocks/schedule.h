@@ -94,13 +94,12 @@ class BlockSchedule {
     return are_many ? Cut::outputs_and_inputs : Cut::outputs;
   }
 
-  // Whether some worker would have much more than its share of the blocks, which are dealt in pairs.
-  // (Kernels of one tap visit large sums so often that parts cost them more.)
+  // Whether some worker would have much more than its share of the blocks, which are dealt in
+  // pairs. (Kernels of one tap visit large sums so often that parts cost them more.)
   static bool are_uneven(const BlockSide& side, std::int64_t workers) {
     constexpr double kMuchMore = 1.3;
     const std::int64_t most = BlockSizes::kPair * ceil_divide(side.all_pairs(), workers);
-    return static_cast<double>(most * workers) >
-           kMuchMore * static_cast<double>(side.all_blocks());
+    return static_cast<double>(most * workers) > kMuchMore * static_cast<double>(side.all_blocks());
   }
 
   void cut_into_parts(std::int64_t wanted, const BlockBudget& budget) {
