@@ -179,9 +179,9 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
   CHECK(equal_bytes(target, expected));
 }
 
-// Taps of a row, and of the row before it, whose neighbours share what they read. Where there are as
-// many taps as columns, the last of a row lies beside the first of the next, and is none of these.
-// Columns end where the memory does: what lies before and behind them is not the caller's.
+// Taps of a row, and of the row before it, whose neighbours share what they read. Where there are
+// as many taps as columns, the last of a row lies beside the first of the next, and is none of
+// these. Columns end where the memory does: what lies before and behind them is not the caller's.
 void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t count,
                           std::int64_t channels, std::int64_t column_step, bool has_bias) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));

@@ -13,6 +13,17 @@ ConvShape turned(const ConvShape& shape) {
   return s;
 }
 
+ConvShape without_skipped(const ConvShape& shape) {
+  ConvShape own = shape;
+  for (int axis = 0; axis < kMaxConvRank; ++axis) {
+    if (shape.is_turned || shape.kernel[axis] != 1 || shape.padding[axis] != 0) continue;
+    own.in[axis] = shape.out[axis];
+    own.input_step[axis] = shape.stride[axis];
+    own.stride[axis] = 1;
+  }
+  return own;
+}
+
 ConvShape without_kernel(const ConvShape& shape) {
   ConvShape s = shape;
   s.inputs = s.groups = 1;

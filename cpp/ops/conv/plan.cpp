@@ -36,6 +36,7 @@ ConvShape map_of(const LegalConvProblem& legal) {
     s.stride[axis] = own < 0 ? 1 : p.stride[own];
     s.padding[axis] = own < 0 ? 0 : p.padding_before[own];
     s.dilation[axis] = own < 0 ? 1 : p.dilation[own];
+    s.input_step[axis] = 1;
   }
   s.is_double = p.dtype == DType::float64;
   return s;
@@ -69,17 +70,22 @@ std::vector<ConvShape> steps_of(const LegalConvProblem& legal) {
   return steps;
 }
 
-// The same with input products apart where that is better.
+// The same with input products apart where that is better, as it is where the weight product could
+// do with fewer inputs.
 std::vector<ConvShape> parted(const std::vector<ConvShape>& steps, ConvTask task) {
   std::vector<ConvShape> parts;
   for (const ConvShape& step : steps) {
     task.shape = step;
-    const bool is_apart = is_input_better_apart(task);
-    parts.push_back(step);
-    if (!is_apart) continue;
-    parts.back().makes_weight = parts.back().makes_bias = false;
-    parts.push_back(step);
-    parts.back().makes_input = false;
+    ConvShape weight = without_skipped(step);
+    const bool skips = weight.in_positions() < step.in_positions();
+    const bool is_apart =
+        step.makes_input && step.makes_weight && (skips || is_input_better_apart(task));
+    if (is_apart) {
+      parts.push_back(step);
+      parts.back().makes_weight = parts.back().makes_bias = false;
+      weight.makes_input = false;
+    }
+    parts.push_back(weight.makes_input ? step : weight);
   }
   return parts;
 }
@@ -147,8 +153,10 @@ ConvBuffers buffers_of(const ConvProblem& p, const ConvShape& s, const ConvTenso
   const TensorView* output = backward ? t.grad_output : t.input;
   const TensorView* input = t.input;
   if (is_transposed(p.op) && s.makes_weight) std::swap(output, input);
+  Activation read = activation(input, s.makes_weight);
+  for (int axis = 0; axis < kMaxConvRank; ++axis) read.stride_bytes[axis] *= s.input_step[axis];
   return {activation(output, true),
-          activation(input, s.makes_weight),
+          read,
           weights_of(s.makes_input ? t.weight : nullptr, s, p.rank),
           bias_of(s.adds_bias ? t.bias : nullptr),
           activation(backward ? t.grad_input : t.output, s.makes_input),

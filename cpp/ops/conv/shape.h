@@ -23,6 +23,8 @@ struct ConvShape {
   std::int64_t batch, inputs, outputs, groups;  // channels of all groups together
   std::int64_t in[kMaxConvRank], out[kMaxConvRank], kernel[kMaxConvRank];
   std::int64_t stride[kMaxConvRank], padding[kMaxConvRank], dilation[kMaxConvRank];
+  // From one position of the input to the next in its tensor; see without_skipped.
+  std::int64_t input_step[kMaxConvRank];
   bool is_turned;
   // The products that are wanted, and the sums of `output` over all but its channels.
   bool makes_input, makes_weight, makes_bias;
@@ -60,6 +62,9 @@ struct ConvShape {
 
 // The same map with input and output in each other's places.
 ConvShape turned(const ConvShape& shape);
+// The same weight product of the inputs alone that a tap reads: kernels of one element skip those
+// between strides.
+ConvShape without_skipped(const ConvShape& shape);
 // The same outputs of one channel and one tap: the bias sums know no others.
 ConvShape without_kernel(const ConvShape& shape);
 

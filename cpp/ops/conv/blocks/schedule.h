@@ -86,7 +86,7 @@ class BlockSchedule {
                      const BlockBudget& budget, bool has_folds) {
     const bool is_small = budget.parts() / weight_bytes(n) >= static_cast<double>(wanted) ||
                           n.outputs.all_pairs() < wanted ||
-                          (n.taps > 1 && are_uneven(n.outputs, wanted));
+                          (are_uneven(n.outputs, wanted) && can_be_parts(n, wanted, budget));
     const bool are_many = !has_folds && n.taps > 1 && s.weights() > s.batch * s.out_image() &&
                           n.inputs.all_pairs() >= wanted;
     if (!s.makes_weight && !s.makes_bias && are_many && can_share(s, n)) return Cut::inputs;
@@ -95,11 +95,18 @@ class BlockSchedule {
   }
 
   // Whether some worker would have much more than its share of the blocks, which are dealt in
-  // pairs. (Kernels of one tap visit large sums so often that parts cost them more.)
+  // pairs.
   static bool are_uneven(const BlockSide& side, std::int64_t workers) {
     constexpr double kMuchMore = 1.3;
     const std::int64_t most = BlockSizes::kPair * ceil_divide(side.all_pairs(), workers);
     return static_cast<double>(most * workers) > kMuchMore * static_cast<double>(side.all_blocks());
+  }
+
+  // Whether each worker may have all sums to itself. Kernels of one tap visit them too often.
+  static bool can_be_parts(const BlockSizes& n, std::int64_t workers, const BlockBudget& budget) {
+    const double bytes = weight_bytes(n);
+    return n.taps > 1 && bytes <= budget.level2 &&
+           bytes * static_cast<double>(workers) <= kMostSumBytes;
   }
 
   void cut_into_parts(std::int64_t wanted, const BlockBudget& budget) {
