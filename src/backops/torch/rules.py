@@ -166,6 +166,21 @@ PYTORCH_IS_FASTER: Table = {
              groups=(1, 1), kernel_elements=(1, 1), channels_last=True),
         Rule("0.6 to 1.1", BFLOAT16, rank=(3, 3), inputs=(8, 8), groups=(1, 1)),
     ),
+    # Forward, AMD EPYC (Zen 3), two cores, 2026-11-18.
+    ("conv", "avx2"): (
+        # Contiguous 1x1 of many channels to many; of fewer 0.7 to 1.8.
+        Rule("0.7 to 1.8", FLOAT32, inputs=(200, math.inf), outputs=(100, math.inf),
+             kernel_elements=(1, 1), groups=(1, 1), channels_last=False),
+        # Dense layers with a stride, whose positions cannot be read in rows.
+        Rule("0.7 to 1.0", FLOAT32, rank=(1, 2), inputs=(96, math.inf), groups=(1, 1),
+             strided=True, channels_last=False),
+        # Dense images in channels-last.
+        Rule("0.8 to 1.1", FLOAT32, rank=(2, 2), inputs=(16, math.inf), outputs=(16, math.inf),
+             groups=(1, 1), channels_last=True),
+        # Small depthwise images, which have many channels.
+        Rule("0.6 to 1.2", FLOAT32, rank=(2, 2), groups=(200, math.inf), depthwise=True,
+             channels_last=False),
+    ),
 }  # fmt: skip
 # Forward, what is in no rule was faster there, or was not measured. For float16 see `are_for_us`.
 BACKOPS_IS_FASTER: Table = {
@@ -173,6 +188,9 @@ BACKOPS_IS_FASTER: Table = {
     ("conv", "avx512_bf16"): (Rule("0.6 to 28", BOTH),),
     # The same day: 68 layers of U-Nets, generators and vocoders, 0.9 to 48, mean 1.8.
     ("conv_transpose", "avx512_bf16"): (Rule("0.9 to 48", BOTH),),
+    # AMD EPYC (Zen 3), two cores, the same day: 264 layers in float32, 0.6 to 20, mean 1.5; 161 in
+    # bfloat16, for which PyTorch has no fast convolution there, 2.3 to 400.
+    ("conv", "avx2"): (Rule("0.6 to 400", BOTH),),
 }  # fmt: skip
 
 
