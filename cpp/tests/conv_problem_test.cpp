@@ -280,7 +280,7 @@ void test_described_cpus_choose_their_engines() {
   const Cpu amx = described_cpu("avx2 avx512 avx512_bf16 amx wide_512", level1, 2 * level2);
   const ConvProblem depthwise = square_problem(DType::float32, {8, 96, 56, 56}, 96, 3, 96);
   const ConvProblem dense = square_problem(DType::bfloat16, {8, 64, 56, 56}, 64, 3, 1);
-  ConvProblem far = square_problem(DType::float32, {1, 4, 90, 90}, 4, 1, 1);
+  ConvProblem far = square_problem(DType::float32, {1, 4, 90, 90}, 4, 3, 1);
   far.stride[0] = far.stride[1] = 80;
   for (const Cpu& cpu : {plain, avx2, avx512, amx}) {
     const Situation here("%s", capability_names(cpu).c_str());

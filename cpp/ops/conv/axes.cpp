@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ints.h"
+
 namespace backops {
 
 ConvShape turned(const ConvShape& shape) {
@@ -17,7 +19,8 @@ ConvShape without_skipped(const ConvShape& shape) {
   ConvShape own = shape;
   for (int axis = 0; axis < kMaxConvRank; ++axis) {
     if (shape.is_turned || shape.kernel[axis] != 1 || shape.padding[axis] != 0) continue;
-    own.in[axis] = shape.out[axis];
+    // Outputs behind the input meet zeros.
+    own.in[axis] = std::min(shape.out[axis], ceil_divide(shape.in[axis], shape.stride[axis]));
     own.input_step[axis] = shape.stride[axis];
     own.stride[axis] = 1;
   }
