@@ -72,14 +72,26 @@ def in_format(tensor: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def assert_same(
-    actual: Any, expected: torch.Tensor, *, terms: int = 64, strides: bool = True
+    actual: Any,
+    expected: torch.Tensor,
+    *,
+    terms: int = 64,
+    strides: bool = True,
+    magnitudes: torch.Tensor | None = None,
 ) -> None:
-    """Shape, dtype and strides alike, and values up to the rounding of sums of `terms`."""
+    """Shape, dtype and strides alike, and values up to the rounding of sums of `terms`.
+
+    `magnitudes` are the same sums of absolute values, for terms that may cancel each other out.
+    """
     assert actual.shape == expected.shape
     assert actual.dtype == expected.dtype
     assert not strides or actual.stride() == expected.stride()
     eps = torch.finfo(expected.dtype).eps
-    largest = expected.abs().max().item() if expected.numel() else 0.0
+    largest = (
+        (expected if magnitudes is None else magnitudes).abs().max().item()
+        if expected.numel()
+        else 0.0
+    )
     tolerance = {"rtol": 4 * eps, "atol": 2 * eps * largest * terms**0.5}
     torch.testing.assert_close(actual.double(), expected.double(), **tolerance, equal_nan=True)
 
