@@ -166,7 +166,13 @@ PYTORCH_IS_FASTER: Table = {
              groups=(1, 1), kernel_elements=(1, 1), channels_last=True),
         Rule("0.6 to 1.1", BFLOAT16, rank=(3, 3), inputs=(8, 8), groups=(1, 1)),
     ),
-    # Forward, AMD EPYC (Zen 3), two cores, 2026-11-18.
+    # AMD EPYC (Zen 3), two cores, 2026-11-18.
+    ("conv_backward", "avx2"): (
+        # Contiguous 1x1 of many channels on both sides, as above.
+        Rule("0.7 to 1.0", FLOAT32, inputs=(300, math.inf), outputs=(190, math.inf),
+             kernel_elements=(1, 1), groups=(1, 1), strided=False, channels_last=False),
+    ),
+    # Forward, the same.
     ("conv", "avx2"): (
         # Contiguous 1x1 of many channels to many; of fewer 0.7 to 1.8.
         Rule("0.7 to 1.8", FLOAT32, inputs=(200, math.inf), outputs=(100, math.inf),
@@ -191,6 +197,8 @@ BACKOPS_IS_FASTER: Table = {
     # AMD EPYC (Zen 3), two cores, the same day: 264 layers in float32, 0.6 to 20, mean 1.5; 161 in
     # bfloat16, for which PyTorch has no fast convolution there, 2.3 to 400.
     ("conv", "avx2"): (Rule("0.6 to 400", BOTH),),
+    # 34 layers of U-Nets, generators and vocoders, mean 1.6; bfloat16 was not measured.
+    ("conv_transpose", "avx2"): (Rule("0.7 to 6.8", FLOAT32),),
 }  # fmt: skip
 
 
