@@ -194,7 +194,7 @@ BACKOPS_IS_FASTER: Table = {
     ("conv", "avx512_bf16"): (Rule("0.6 to 28", BOTH),),
     # The same day: 68 layers of U-Nets, generators and vocoders, 0.9 to 48, mean 1.8.
     ("conv_transpose", "avx512_bf16"): (Rule("0.9 to 48", BOTH),),
-    # AMD EPYC (Zen 3), two cores, the same day: 264 layers in float32, 0.6 to 20, mean 1.5; 161 in
+    # AMD EPYC (Zen 3), two cores, the same day: 264 layers in float32, 0.6 to 37, mean 1.5; 162 in
     # bfloat16, for which PyTorch has no fast convolution there, 2.3 to 400.
     ("conv", "avx2"): (Rule("0.6 to 400", BOTH),),
     # 34 layers of U-Nets, generators and vocoders, mean 1.6; bfloat16 was not measured.
