@@ -49,11 +49,13 @@ CpuidAnswer cpuid(unsigned leaf, unsigned subleaf = 0) {
   return r;
 }
 
-// AMD tells the width of its floating-point units; others that have AVX-512 multiply it at once.
+// Others than AMD's that have AVX-512 multiply it at once.
 bool multiplies_512_at_once() {
   constexpr unsigned kAmd = 0x68747541;  // the first letters of its name
-  constexpr unsigned kFp512 = 1u << 3;
-  return cpuid(0).b != kAmd || (cpuid(0x8000001a).a & kFp512) != 0;
+  const unsigned version = cpuid(1).a;
+  return cpuid(0).b != kAmd ||
+         amd_multiplies_512_at_once(cpuid(0x8000001a).a,
+                                    (version >> 8 & 15) + (version >> 20 & 255));
 }
 
 // Tiles, and products of bfloat16. Some virtual machines do not tell how large tiles are; all that
@@ -176,6 +178,12 @@ void limit(Cpu& cpu, Isa most) {
 }
 
 }  // namespace
+
+bool amd_multiplies_512_at_once(unsigned units, unsigned family) {
+  constexpr unsigned kUnits256 = 1u << 2, kUnits512 = 1u << 3, kZen5 = 26;
+  if ((units & (kUnits256 | kUnits512)) != 0) return (units & kUnits512) != 0;
+  return family >= kZen5;
+}
 
 Isa Cpu::isa() const {
   if (has(Capability::amx)) return Isa::amx;

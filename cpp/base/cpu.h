@@ -71,6 +71,10 @@ BACKOPS_API const std::vector<Isa>& isa_levels();
 BACKOPS_API Cpu described_cpu(const std::string& capabilities, std::int64_t level1_bytes,
                               std::int64_t level2_bytes);
 
+// Of AMD's CPUs with AVX-512, by what CPUID says of the width of their units. Virtual machines were
+// seen to leave that out (on a Zen 5 that does multiply 512 bits at once); then the family tells.
+BACKOPS_API bool amd_multiplies_512_at_once(unsigned units, unsigned family);
+
 // The names of what it has, for people.
 BACKOPS_API std::string capability_names(const Cpu& cpu);
 

@@ -306,6 +306,15 @@ void test_capabilities_have_names() {
               "param: capabilities is 'sse9', expected names as `backops info` prints them");
 }
 
+void test_width_of_amd_units() {
+  constexpr unsigned kUnits256 = 4, kUnits512 = 8, kOthers = 2, kZen4 = 25, kZen5 = 26;
+  CHECK(!amd_multiplies_512_at_once(kUnits256 | kOthers, kZen4));
+  CHECK(!amd_multiplies_512_at_once(kOthers, kZen4));
+  CHECK(!amd_multiplies_512_at_once(kUnits256 | kOthers, kZen5));  // laptops
+  CHECK(amd_multiplies_512_at_once(kUnits512 | kOthers, kZen5));
+  CHECK(amd_multiplies_512_at_once(kOthers, kZen5));
+}
+
 void test_forced_engine_is_one_that_takes_the_problem() {
   ConvProblem p = square_problem(DType::float32, {1, 4, 9, 9}, 4, 3, 1);
   const auto forced = [&](const char* name) {
@@ -337,6 +346,7 @@ int main() {
   test_workspace_shares_no_memory();
   test_described_cpus_choose_their_engines();
   test_capabilities_have_names();
+  test_width_of_amd_units();
   test_forced_engine_is_one_that_takes_the_problem();
   return test::finish();
 }
