@@ -68,6 +68,7 @@ def line_of(case: ConvCase) -> str:
 CPUS = {
     "Sapphire Rapids": ("avx2 avx512 wide_512 avx512_bf16 amx", 48 << 10, 2 << 20),
     "Ice Lake": ("avx2 avx512 wide_512", 48 << 10, 1280 << 10),
+    "Zen 5": ("avx2 avx512 wide_512 avx512_bf16", 48 << 10, 1 << 20),
     "Zen 4": ("avx2 avx512 avx512_bf16", 32 << 10, 1 << 20),
     "a laptop": ("avx2", 32 << 10, 512 << 10),
     "anything": ("", 32 << 10, 512 << 10),

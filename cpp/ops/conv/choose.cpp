@@ -125,11 +125,19 @@ std::string refuse_folded(const ConvTask& task) {
   return refusal_of_lists(FoldedTaps(s, 1).problem());
 }
 
+// Folds of an input product are added where they overlap, which short rows are dominated by.
 double folded_cycles(const ConvTask& task, VectorSize size) {
-  constexpr double kFolding = 1.25;  // adding folds where they overlap
-  ConvTask folded = task;
-  folded.shape = FoldedTaps(task.shape, width_of(task, size)).problem();
-  return kFolding * blocks_cycles(folded, size);
+  constexpr double kVectorCycles = 3.5, kResultCycles = 5, kMore = 1.1;
+  const ConvShape& s = task.shape;
+  ConvTask own = task;
+  own.shape = FoldedTaps(s, width_of(task, size)).problem();
+  double cycles = kMore * blocks_cycles(own, size);
+  if (s.makes_input) {
+    const double vectors = as_double(ceil_divide(own.shape.inputs, width_of(task, size)));
+    cycles += as_double(s.batch) * (kVectorCycles * vectors * as_double(own.shape.in_positions()) +
+                                    kResultCycles * as_double(s.in_image()));
+  }
+  return cycles;
 }
 
 // ---- rows ----

@@ -367,7 +367,7 @@ class BlocksEngine : public ConvEngine {
                        folded);
         }
       }
-      folds_->put(copy_, b.input_product, tile, {image, d, h}, folded, layout.spare(b.scratch));
+      folds_->put(copy_, b.input_product, tile, {image, d, h}, folded);
     };
     for_rows(tile.images, tile.results.axes, write_row);
   }

@@ -137,12 +137,9 @@ class FoldedTaps {
   // A row that nothing was added to yet, but a bias that is not null.
   template <class Sum>
   void begin_row(const Sum* bias, std::int64_t folds, Sum* row) const {
-    const std::int64_t count = row_sums(folds);
-    if (bias == nullptr) {
-      std::fill_n(row, count, Sum{0});
-      return;
-    }
-    for (std::int64_t i = 0; i < count; ++i) row[i] = bias[i % s_.inputs];
+    Sum* const end = row + row_sums(folds);
+    if (bias == nullptr) return std::fill(row, end, Sum{0});
+    for (; row != end; row += s_.inputs) std::copy_n(bias, s_.inputs, row);  // whole steps
   }
 
   // Adds the numbers of a block, of some folds, to a row that starts with the first one.
@@ -156,7 +153,7 @@ class FoldedTaps {
   // The columns that are finished by a tile.
   template <class Sum>
   void put(const TileCopy<Sum>& copy, const Activation& result, const Tile& tile,
-           const TensorRow& at, Sum* row, Sum* spare) const {
+           const TensorRow& at, Sum* row) const {
     const Range& steps = tile.results.axes[2];
     const bool is_last = tile.outputs[2].end == s_.out[2];
     const std::int64_t begin = column_of(steps.begin);
@@ -164,16 +161,12 @@ class FoldedTaps {
     const std::int64_t start = reaching(tile).begin * s_.stride[2] - s_.padding[2];
     Sum* const own = row + (columns.begin - start) * s_.inputs;
     if (columns.size() <= 0) return;
+    char* const elements = result.at(at.image, 0, at.d, at.h, columns.begin);
     if (const std::int64_t stride = line_stride(result, s_.inputs)) {
-      return copy.put_line(result.at(at.image, 0, at.d, at.h, columns.begin), stride,
-                           columns.size() * s_.inputs, own);
+      return copy.put_line(elements, stride, columns.size() * s_.inputs, own);
     }
-    for_pieces(columns, [&](std::int64_t channel, std::int64_t column, std::int64_t count) {
-      const Sum* const from = own + (column - columns.begin) * s_.inputs + channel;
-      for (std::int64_t i = 0; i < count; ++i) spare[i] = from[i * s_.inputs];
-      copy.put_line(result.at(at.image, channel, at.d, at.h, column), result.stride_bytes[2], count,
-                    spare);
-    });
+    copy.kernels().from_lanes({elements, result.channel_stride_bytes, result.stride_bytes[2], own,
+                               s_.inputs, 0, s_.inputs, columns.size()});
   }
 
  private:
@@ -191,15 +184,6 @@ class FoldedTaps {
       for (std::int64_t h = 0; h < s_.kernel[1]; ++h) {
         body(d * s_.kernel[1] + h, d * weight.stride_bytes[0] + h * weight.stride_bytes[1]);
       }
-    }
-  }
-
-  // Calls body(channel, first column, columns).
-  template <class Body>
-  void for_pieces(const Range& columns, const Body& body) const {
-    for (std::int64_t column = columns.begin; column < columns.end; column += kSpareSums) {
-      const std::int64_t count = std::min(columns.end - column, kSpareSums);
-      for (std::int64_t channel = 0; channel < s_.inputs; ++channel) body(channel, column, count);
     }
   }
 
