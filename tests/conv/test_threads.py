@@ -39,7 +39,7 @@ def _restore_settings():
     ("name", "threads", "cut"),
     [
         ("large_3x3", 2, ""),
-        ("deep_3x3", 7, ":by_outputs"),
+        ("deep_3x3", 5, ":by_outputs"),
         ("deep_square", 2, ":by_outputs_and_inputs"),
         ("deep_spare_lanes", 2, ":by_outputs_and_inputs"),
         ("deep_groups", 2, ":by_outputs_and_inputs"),

@@ -29,6 +29,16 @@ struct LaneCopy {
   const void* bias = nullptr;
 };
 
+// Groups of `count` channels whose channels are neighbouring lanes. A tap then has as many
+// products: product k multiplies lane `patterns[k * width + i]` of what is spread where lane i
+// would be multiplied, and its weights or sums lie `k * pitch` behind those of the first. None:
+// every lane is a group.
+struct LaneGroups {
+  int count = 0;
+  const std::int32_t* patterns = nullptr;
+  std::int64_t pitch = 0;
+};
+
 // Where the source and the weights of a tap begin, in sums.
 struct GatherTap {
   std::int64_t source, weight;
@@ -45,6 +55,7 @@ struct GatherTaps {
   std::int64_t target_step;
   std::int64_t count;
   const void* bias;
+  LaneGroups groups;  // the source is spread
 };
 
 // Where the source of a tap begins, in elements, and in which column of it; its weights, in sums.
@@ -70,10 +81,12 @@ struct GatherElements {
   std::int64_t vectors, weight_pitch;  // vectors: of v
   const void* bias;
   int last_lanes;
+  LaneGroups groups;  // the source is spread
 };
 
 // sums[(r * sum_columns + c) * width + v * sum_pitch] += sum over j of grad[j * grad_step + v *
 // width] * input[row_offsets[r] + c * column_step + j * input_step + v * width]; again in vectors.
+// The same of further lines, which begin `grad_line` and `input_line` later.
 struct CorrelateTaps {
   const void* grad;
   const void* input;
@@ -85,6 +98,8 @@ struct CorrelateTaps {
   std::int64_t sum_columns;         // of a row, those that are left alone included
   std::int64_t vectors, sum_pitch;  // vectors: of v
   std::int64_t at_once;             // j of which all vectors are summed before the next ones
+  LaneGroups groups;                // `grad` is spread
+  std::int64_t lines = 1, grad_line = 0, input_line = 0;
 };
 
 // sums[0] += source[0] + source[pitch] + ..., `count` vectors.

@@ -91,6 +91,20 @@ struct BorderSource {
   }
 };
 
+// Of what is loaded, each lane is the one of its group that a pattern says. Less is shared, which
+// keeps the code small: kernels of grouped layers are mostly 3x3.
+template <class V, class Source>
+struct SpreadSource : Source {
+  static constexpr int kMostTaps = Source::kMostTaps < 3 ? Source::kMostTaps : 3;
+  typename V::Pattern pattern;
+  BACKOPS_INLINE SpreadSource(const Source& source, const std::int32_t* lanes)
+      : Source(source), pattern(V::load_pattern(lanes)) {}
+  template <class E>
+  BACKOPS_INLINE V load(const E* from) const {
+    return Source::load(from).permuted(pattern);
+  }
+};
+
 template <class V, int kLast, class Source, class E, int kTaps, int kCount>
 BACKOPS_INLINE void add_values(const Source& source, const E* from, std::int64_t column,
                                const V (&weights)[kTaps], V (&sums)[kCount]) {
@@ -121,13 +135,9 @@ BACKOPS_INLINE void add_up_to(const Source& source, int count, const typename So
 }
 
 template <class V, class Source, class E, int kCount>
-BACKOPS_INLINE void gather_some(const Source& source, const typename Source::Tap* tap,
-                                std::int64_t tap_count, const E* first,
-                                const typename V::Sum* weights, const typename V::Sum* bias,
-                                V (&sums)[kCount]) {
-  const V start = bias == nullptr ? V::fill(0) : V::load(bias);
-#pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) sums[i] = start;
+BACKOPS_INLINE void add_taps(const Source& source, const typename Source::Tap* tap,
+                             std::int64_t tap_count, const E* first, const typename V::Sum* weights,
+                             V (&sums)[kCount]) {
   constexpr int kMost = kCount < 4 ? 1 : Source::kMostTaps;  // few sums share little
   for (const typename Source::Tap* const end = tap + tap_count; tap != end;) {
     int count = 1;
@@ -141,36 +151,69 @@ BACKOPS_INLINE void gather_some(const Source& source, const typename Source::Tap
   }
 }
 
+// Whether lanes are of groups of several, which the compiler then knows.
+struct Alone {};
+struct Grouped {};
+
+template <class V, class Source, class E, int kCount>
+BACKOPS_INLINE void gather_some(Alone, const LaneGroups&, const Source& source,
+                                const typename Source::Tap* taps, std::int64_t tap_count,
+                                const E* first, const typename V::Sum* weights, V (&sums)[kCount]) {
+  add_taps<V>(source, taps, tap_count, first, weights, sums);
+}
+template <class V, class Source, class E, int kCount>
+BACKOPS_INLINE void gather_some(Grouped, const LaneGroups& groups, const Source& source,
+                                const typename Source::Tap* taps, std::int64_t tap_count,
+                                const E* first, const typename V::Sum* weights, V (&sums)[kCount]) {
+  for (int k = 0; k < groups.count; ++k) {
+    add_taps<V>(SpreadSource<V, Source>(source, groups.patterns + k * V::width), taps, tap_count,
+                first, weights + k * groups.pitch, sums);
+  }
+}
+
 template <class V, int kCount>
-BACKOPS_INLINE void gather_sums(const GatherTaps& a, std::int64_t first, std::int64_t count) {
+BACKOPS_INLINE void begin_sums(const typename V::Sum* bias, V (&sums)[kCount]) {
+  const V start = bias == nullptr ? V::fill(0) : V::load(bias);
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) sums[i] = start;
+}
+
+template <class V, int kCount, class Lanes>
+BACKOPS_INLINE void gather_sums(Lanes lanes, const GatherTaps& a, std::int64_t first,
+                                std::int64_t count) {
   if (count != kCount) {
-    if constexpr (kCount > 1) gather_sums<V, kCount - 1>(a, first, count);
+    if constexpr (kCount > 1) gather_sums<V, kCount - 1>(lanes, a, first, count);
     return;
   }
   using Sum = typename V::Sum;
   V sums[kCount];
-  gather_some<V>(WholeSource<V, GatherTap, DenseStep<V>>{}, a.taps, a.tap_count,
+  begin_sums<V>(static_cast<const Sum*>(a.bias), sums);
+  gather_some<V>(lanes, a.groups, WholeSource<V, GatherTap, DenseStep<V>>{}, a.taps, a.tap_count,
                  static_cast<const Sum*>(a.source) + first * V::width,
-                 static_cast<const Sum*>(a.weights), static_cast<const Sum*>(a.bias), sums);
+                 static_cast<const Sum*>(a.weights), sums);
   auto* const target = static_cast<Sum*>(a.target) + first * a.target_step;
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) sums[i].store(target + i * a.target_step);
 }
 
-template <class V>
-BACKOPS_FLATTEN void gather_taps(const GatherTaps& args) {
+template <class V, class Lanes>
+BACKOPS_FLATTEN void gather_all(Lanes lanes, const GatherTaps& args) {
   const GatherTaps a = args;
   for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
-    gather_sums<V, kGatherSums>(a, first, count);
+    gather_sums<V, kGatherSums>(lanes, a, first, count);
   });
+}
+template <class V>
+void gather_taps(const GatherTaps& a) {
+  a.groups.count == 0 ? gather_all<V>(Alone{}, a) : gather_all<V>(Grouped{}, a);
 }
 
 // Some positions of `vectors` vectors of channels. A function for each number of positions:
 // compilers take twice as long for one that has them all. What the first tap reads at the next
 // positions is asked for, because no other has read it before: without, 8x144x56x56 under 3x3 took
 // 1.8 times as long (two cores of a Zen 3).
-template <class V, class E, int kCount, class Source, class Kind>
-BACKOPS_FLATTEN void gather_positions(const Source& source, const GatherElements& a,
+template <class V, class E, int kCount, class Lanes, class Source, class Kind>
+BACKOPS_FLATTEN void gather_positions(Lanes groups, const Source& source, const GatherElements& a,
                                       std::int64_t first, std::int64_t first_vector,
                                       std::int64_t vectors, Kind kind, int lanes) {
   using Sum = typename V::Sum;
@@ -178,9 +221,10 @@ BACKOPS_FLATTEN void gather_positions(const Source& source, const GatherElements
   for (std::int64_t v = first_vector; v < first_vector + vectors; ++v) {
     V sums[kCount];
     const E* const from = static_cast<const E*>(a.source) + first * a.source_step + v * V::width;
-    gather_some<V>(
-        source, a.taps, a.tap_count, from, static_cast<const Sum*>(a.weights) + v * a.weight_pitch,
-        a.bias == nullptr ? nullptr : static_cast<const Sum*>(a.bias) + v * a.weight_pitch, sums);
+    const auto* const bias = static_cast<const Sum*>(a.bias);
+    begin_sums<V>(bias == nullptr ? nullptr : bias + v * a.weight_pitch, sums);
+    gather_some<V>(groups, a.groups, source, a.taps, a.tap_count, from,
+                   static_cast<const Sum*>(a.weights) + v * a.weight_pitch, sums);
     E* const target = static_cast<E*>(a.target) + first * a.target_step + v * V::width;
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
@@ -192,23 +236,25 @@ BACKOPS_FLATTEN void gather_positions(const Source& source, const GatherElements
   }
 }
 
-template <class V, class E, int kCount, class Source, class Kind>
-void gather_vectors(const Source& source, const GatherElements& a, std::int64_t first,
+template <class V, class E, int kCount, class Lanes, class Source, class Kind>
+void gather_vectors(Lanes groups, const Source& source, const GatherElements& a, std::int64_t first,
                     std::int64_t count, std::int64_t first_vector, std::int64_t vectors, Kind kind,
                     int lanes) {
   if (count == kCount) {
-    gather_positions<V, E, kCount>(source, a, first, first_vector, vectors, kind, lanes);
+    gather_positions<V, E, kCount>(groups, source, a, first, first_vector, vectors, kind, lanes);
   } else if constexpr (kCount > 1) {
-    gather_vectors<V, E, kCount - 1>(source, a, first, count, first_vector, vectors, kind, lanes);
+    gather_vectors<V, E, kCount - 1>(groups, source, a, first, count, first_vector, vectors, kind,
+                                     lanes);
   }
 }
 
-template <class V, class E, class Kind>
-void gather_border(const GatherElements& a, std::int64_t first, std::int64_t count,
+template <class V, class E, class Lanes, class Kind>
+void gather_border(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
                    std::int64_t first_vector, std::int64_t vectors, Kind kind, int lanes) {
   const BorderSource<V, Kind> source{a.source_step, a.column_step, a.columns,
                                      kind,          lanes,         first * a.column_step};
-  gather_vectors<V, E, kGatherSums>(source, a, first, count, first_vector, vectors, kind, lanes);
+  gather_vectors<V, E, kGatherSums>(groups, source, a, first, count, first_vector, vectors, kind,
+                                    lanes);
 }
 
 struct ColumnRange {
@@ -225,8 +271,8 @@ inline ColumnRange columns_of(const ElementTap* taps, std::int64_t count) {
 
 // All vectors of a few positions, then the next ones: as they lie in memory. Positions near borders
 // have no parts of their own: shorter ones, which share less, took more time than they saved.
-template <class V, class E>
-void gather_elements(const GatherElements& args) {
+template <class V, class E, class Lanes>
+void gather_each(Lanes groups, const GatherElements& args) {
   const GatherElements a = args;
   const std::int64_t whole = a.last_lanes == 0 ? a.vectors : a.vectors - 1;
   const ColumnRange columns = columns_of(a.taps, a.tap_count);
@@ -235,51 +281,98 @@ void gather_elements(const GatherElements& args) {
                            columns.most + (first + count - 1) * a.column_step < a.columns;
     if (is_inside) {
       const WholeSource<V, ElementTap, std::int64_t> source{a.source_step};
-      gather_vectors<V, E, kGatherSums>(source, a, first, count, 0, whole, Whole{}, V::width);
+      gather_vectors<V, E, kGatherSums>(groups, source, a, first, count, 0, whole, Whole{},
+                                        V::width);
     } else if constexpr (V::has_masked_stores) {  // the same code as for lanes
-      gather_border<V, E>(a, first, count, 0, whole, Part{}, V::width);
+      gather_border<V, E>(groups, a, first, count, 0, whole, Part{}, V::width);
     } else {
-      gather_border<V, E>(a, first, count, 0, whole, Whole{}, V::width);
+      gather_border<V, E>(groups, a, first, count, 0, whole, Whole{}, V::width);
     }
-    if (a.last_lanes != 0) gather_border<V, E>(a, first, count, whole, 1, Part{}, a.last_lanes);
+    if (a.last_lanes != 0) {
+      gather_border<V, E>(groups, a, first, count, whole, 1, Part{}, a.last_lanes);
+    }
   });
 }
+template <class V, class E>
+void gather_elements(const GatherElements& a) {
+  a.groups.count == 0 ? gather_each<V, E>(Alone{}, a) : gather_each<V, E>(Grouped{}, a);
+}
+
+// What the input is multiplied with: each lane with its own.
+template <class V>
+struct WholeGrad {
+  static constexpr int products = 1;
+  static constexpr bool knows_dense = !kIsPortable<V>;
+  BACKOPS_INLINE explicit WholeGrad(const LaneGroups&) {}
+  BACKOPS_INLINE void load(const typename V::Sum* from, V (&values)[products]) const {
+    values[0] = V::load(from);
+  }
+};
+// Or with others of its group, by the first patterns: as many products at once as there are
+// registers for. Dense columns have no code of their own.
+template <class V>
+struct SpreadGrad {
+  static constexpr int products = V::registers >= 32 ? 2 : 1;
+  static constexpr bool knows_dense = false;
+  typename V::Pattern patterns[products];
+  BACKOPS_INLINE explicit SpreadGrad(const LaneGroups& groups) {
+    for (int k = 0; k < products; ++k) {
+      patterns[k] = V::load_pattern(groups.patterns + k * V::width);
+    }
+  }
+  BACKOPS_INLINE void load(const typename V::Sum* from, V (&values)[products]) const {
+    const V all = V::load(from);
+    for (int k = 0; k < products; ++k) values[k] = all.permuted(patterns[k]);
+  }
+};
 
 // kDense: columns of the input are side by side.
-template <class V, int kRows, int kColumns, bool kDense>
+template <class V, class Grad, int kRows, int kColumns, bool kDense>
 void correlate_some(const CorrelateTaps& a, const std::int64_t* row_offsets,
                     const typename V::Sum* input, typename V::Sum* sums) {
+  constexpr int kProducts = Grad::products;
+  const Grad own_grad(a.groups);
   const std::int64_t column_step = kDense ? V::width : a.column_step;
-  const auto* grad = static_cast<const typename V::Sum*>(a.grad);
-  const typename V::Sum* rows[kRows];
-  V own[kRows][kColumns];
+  V own[kRows][kColumns][kProducts];
   for (int r = 0; r < kRows; ++r) {
-    rows[r] = input + row_offsets[r];
-    for (int c = 0; c < kColumns; ++c) own[r][c] = V::fill(0);
+    for (int c = 0; c < kColumns; ++c) {
+      for (int k = 0; k < kProducts; ++k) own[r][c][k] = V::fill(0);
+    }
   }
-  for (std::int64_t j = 0; j < a.count; ++j, grad += a.grad_step) {
-    const V value = V::load(grad);
-    for (int r = 0; r < kRows; ++r) {
-      for (int c = 0; c < kColumns; ++c) {
-        own[r][c] = own[r][c].plus_product(value, V::load(rows[r] + c * column_step));
+  for (std::int64_t line = 0; line < a.lines; ++line) {
+    const auto* grad = static_cast<const typename V::Sum*>(a.grad) + line * a.grad_line;
+    const typename V::Sum* rows[kRows];
+    for (int r = 0; r < kRows; ++r) rows[r] = input + line * a.input_line + row_offsets[r];
+    for (std::int64_t j = 0; j < a.count; ++j, grad += a.grad_step) {
+      V values[kProducts];
+      own_grad.load(grad, values);
+      for (int r = 0; r < kRows; ++r) {
+        for (int c = 0; c < kColumns; ++c) {
+          const V other = V::load(rows[r] + c * column_step);
+          for (int k = 0; k < kProducts; ++k) {
+            own[r][c][k] = own[r][c][k].plus_product(values[k], other);
+          }
+        }
+        rows[r] += a.input_step;
       }
-      rows[r] += a.input_step;
     }
   }
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) {
-      auto* const to = sums + (r * a.sum_columns + c) * V::width;
-      (V::load(to) + own[r][c]).store(to);
+      for (int k = 0; k < kProducts; ++k) {
+        auto* const to = sums + k * a.groups.pitch + (r * a.sum_columns + c) * V::width;
+        (V::load(to) + own[r][c][k]).store(to);
+      }
     }
   }
 }
 
-template <class V, int kRows, int kColumns>
+template <class V, class Grad, int kRows, int kColumns>
 void correlate_rows(const CorrelateTaps& a, std::int64_t first_row, std::int64_t row_count,
                     std::int64_t first_column) {
   if (row_count < kRows) {
     if constexpr (kRows > 1) {
-      correlate_rows<V, kRows - 1, kColumns>(a, first_row, row_count, first_column);
+      correlate_rows<V, Grad, kRows - 1, kColumns>(a, first_row, row_count, first_column);
     }
     return;
   }
@@ -287,35 +380,47 @@ void correlate_rows(const CorrelateTaps& a, std::int64_t first_row, std::int64_t
       static_cast<const typename V::Sum*>(a.input) + first_column * a.column_step;
   auto* const sums =
       static_cast<typename V::Sum*>(a.sums) + (first_row * a.sum_columns + first_column) * V::width;
-  if constexpr (!kIsPortable<V>) {
+  const std::int64_t* const offsets = a.row_offsets + first_row;
+  if constexpr (Grad::knows_dense) {
     if (a.column_step == V::width) {
-      return correlate_some<V, kRows, kColumns, true>(a, a.row_offsets + first_row, input, sums);
+      return correlate_some<V, Grad, kRows, kColumns, true>(a, offsets, input, sums);
     }
   }
-  correlate_some<V, kRows, kColumns, false>(a, a.row_offsets + first_row, input, sums);
+  correlate_some<V, Grad, kRows, kColumns, false>(a, offsets, input, sums);
 }
 
 // As many rows at once as there are registers for.
-template <class V, int kColumns>
+template <class V, class Grad, int kColumns>
 void correlate_columns(const CorrelateTaps& a, std::int64_t columns, std::int64_t first_column) {
   if (columns < kColumns) {
     if constexpr (kColumns > 1) {
-      correlate_columns<V, kColumns - 1>(a, columns, first_column);
+      correlate_columns<V, Grad, kColumns - 1>(a, columns, first_column);
     }
     return;
   }
   constexpr int kMostRows = kCorrelateSums / kColumns < 8 ? kCorrelateSums / kColumns : 8;
   for_even_parts(a.rows, kMostRows, [&](std::int64_t row, std::int64_t rows) {
-    correlate_rows<V, kMostRows, kColumns>(a, row, rows, first_column);
+    correlate_rows<V, Grad, kMostRows, kColumns>(a, row, rows, first_column);
   });
 }
 
-template <class V>
+template <class V, class Grad>
 void correlate_vector(const CorrelateTaps& a) {
   constexpr int kMostColumns = 8;
   for_even_parts(a.columns, kMostColumns, [&](std::int64_t column, std::int64_t columns) {
-    correlate_columns<V, kMostColumns>(a, columns, column);
+    correlate_columns<V, Grad, kMostColumns>(a, columns, column);
   });
+}
+
+// All products of groups while what they read is in the first-level cache.
+template <class V>
+void correlate_grouped(const CorrelateTaps& args) {
+  CorrelateTaps a = args;
+  for (int k = 0; k < args.groups.count; k += SpreadGrad<V>::products) {
+    a.groups.patterns = args.groups.patterns + k * V::width;
+    a.sums = static_cast<typename V::Sum*>(args.sums) + k * args.groups.pitch;
+    correlate_vector<V, SpreadGrad<V>>(a);
+  }
 }
 
 template <class V>
@@ -329,7 +434,7 @@ void correlate_taps(const CorrelateTaps& args) {
       a.grad = grad + v * V::width;
       a.input = input + v * V::width;
       a.sums = static_cast<typename V::Sum*>(args.sums) + v * a.sum_pitch;
-      correlate_vector<V>(a);
+      a.groups.count == 0 ? correlate_vector<V, WholeGrad<V>>(a) : correlate_grouped<V>(a);
     }
   });
 }

@@ -148,13 +148,44 @@ void test_copies(const ConvKernels& k) {
   }
 }
 
+// Lanes of groups of so many channels, the last of which comes first: no order is taken for
+// granted. One channel: each lane is a group.
+class TestGroups {
+ public:
+  TestGroups(const ConvKernels& k, std::int64_t channels, std::int64_t pitch)
+      : width_(k.width), channels_(channels), pitch_(pitch) {
+    for (std::int64_t i = 0; i < channels * width_; ++i) {
+      patterns_.push_back(static_cast<std::int32_t>(lane(i / width_, i % width_)));
+    }
+  }
+  std::int64_t products() const { return channels_; }
+  std::int64_t lane(std::int64_t product, std::int64_t i) const {
+    return i / channels_ * channels_ + channels_ - 1 - product;
+  }
+  LaneGroups groups() const {
+    if (channels_ == 1) return {};
+    return {static_cast<int>(channels_), patterns_.data(), pitch_};
+  }
+
+ private:
+  const std::int64_t width_, channels_, pitch_;
+  std::vector<std::int32_t> patterns_;
+};
+
+// Calls body(channels) for all groups that vectors hold.
+template <class Body>
+void for_groups(const ConvKernels& k, const Body& body) {
+  for (std::int64_t channels = 1; channels <= k.width; channels *= 2) body(channels);
+}
+
 // Steps are in vectors.
 void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
-                 std::int64_t target_step, bool has_bias) {
+                 std::int64_t target_step, bool has_bias, std::int64_t channels) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
   constexpr std::int64_t kSpread = 6;  // of offsets, in vectors
   const Memory source = whole_numbers(k, (count + kSpread) * k.width, random);
-  const Memory weights = whole_numbers(k, (taps + 2) * k.width, random);
+  const TestGroups groups(k, channels, (taps + 3) * k.width);
+  const Memory weights = whole_numbers(k, channels * (taps + 3) * k.width, random);
   const Memory bias = whole_numbers(k, k.width, random);
   std::vector<GatherTap> list;
   for (std::int64_t t = 0; t < taps; ++t) {
@@ -167,15 +198,17 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t i = 0; i < k.width; ++i) {
       double sum = has_bias ? read_sum(k, bias, i) : 0;
-      for (const GatherTap& tap : list) {
-        sum += read_sum(k, weights, tap.weight + i) *
-               read_sum(k, source, first + tap.source + j * k.width + i);
+      for (std::int64_t product = 0; product < channels; ++product) {
+        for (const GatherTap& tap : list) {
+          sum += read_sum(k, weights, product * (taps + 3) * k.width + tap.weight + i) *
+                 read_sum(k, source, first + tap.source + j * k.width + groups.lane(product, i));
+        }
       }
       write_sum(k, expected, j * target_step * k.width + i, sum + 0.0);
     }
   }
   k.gather({source.data() + first * k.sum_bytes, weights.data(), list.data(), taps, target.data(),
-            target_step * k.width, count, has_bias ? bias.data() : nullptr});
+            target_step * k.width, count, has_bias ? bias.data() : nullptr, groups.groups()});
   CHECK(equal_bytes(target, expected));
 }
 
@@ -183,7 +216,8 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
 // as many taps as columns, the last of a row lies beside the first of the next, and is none of
 // these. Columns end where the memory does: what lies before and behind them is not the caller's.
 void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t count,
-                          std::int64_t channels, std::int64_t column_step, bool has_bias) {
+                          std::int64_t channels, std::int64_t column_step, bool has_bias,
+                          std::int64_t group_channels = 1) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
   const std::int64_t bytes = bytes_of(k.dtype), step = channels + 1;
   const std::int64_t columns = count * column_step, rows = 2;
@@ -193,7 +227,8 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
   for (std::int64_t i = 0; i < elements; ++i) {
     write_element(k.dtype, static_cast<double>(random.integer(-2, 2)), source.data() + i * bytes);
   }
-  const std::int64_t weight_pitch = rows * taps * k.width;
+  const std::int64_t weight_pitch = group_channels * rows * taps * k.width;
+  const TestGroups groups(k, group_channels, rows * taps * k.width);
   const Memory weights = whole_numbers(k, vectors * weight_pitch, random);
   const Memory bias = whole_numbers(k, vectors * weight_pitch, random);
   std::vector<ElementTap> list;
@@ -206,11 +241,13 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t own = c / k.width * weight_pitch + c % k.width;
       double sum = has_bias ? read_sum(k, bias, own) : 0;
-      for (const ElementTap& tap : list) {
+      for (std::int64_t i = 0; i < groups.products() * rows * taps; ++i) {
+        const std::int64_t product = i / (rows * taps);
+        const ElementTap& tap = list[static_cast<std::size_t>(i % (rows * taps))];
         const std::int64_t column = tap.column + j * column_step;
         if (column < 0 || column >= columns) continue;
-        const std::int64_t at = tap.source + j * column_step * step + c;
-        sum += read_sum(k, weights, tap.weight + own) *
+        const std::int64_t at = tap.source + j * column_step * step + groups.lane(product, c);
+        sum += read_sum(k, weights, product * rows * taps * k.width + tap.weight + own) *
                read_element(k.dtype, source.data() + at * bytes);
       }
       write_element(k.dtype, sum + 0.0, expected.data() + (j * step + c) * bytes);
@@ -218,7 +255,8 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
   }
   k.gather_elements({source.data(), weights.data(), list.data(), rows * taps, column_step * step,
                      column_step, columns, target.data(), step, count, vectors, weight_pitch,
-                     has_bias ? bias.data() : nullptr, static_cast<int>(channels % k.width)});
+                     has_bias ? bias.data() : nullptr, static_cast<int>(channels % k.width),
+                     groups.groups()});
   CHECK(equal_bytes(target, expected));
 }
 
@@ -227,32 +265,40 @@ struct CorrelateSteps {
   std::int64_t column, grad, input;
 };
 
-// Sums have a column on either side that is left alone.
+// Sums have a column on either side that is left alone. Lines overlap.
 void test_correlate(const ConvKernels& k, std::int64_t rows, std::int64_t columns,
-                    std::int64_t count, std::int64_t vectors, const CorrelateSteps& step) {
+                    std::int64_t count, std::int64_t vectors, const CorrelateSteps& step,
+                    std::int64_t channels = 1, std::int64_t lines = 1) {
   Random random(static_cast<std::uint64_t>(rows * 100 + columns * 10 + step.input));
   const std::int64_t row = (columns - 1) * step.column + (count - 1) * step.input + vectors;
-  const std::int64_t sum_columns = columns + 2, sum_pitch = rows * sum_columns * k.width;
-  const Memory grad = whole_numbers(k, (count * step.grad + vectors) * k.width, random);
-  const Memory input = whole_numbers(k, rows * row * k.width, random);
+  const std::int64_t sum_columns = columns + 2, product_sums = rows * sum_columns * k.width;
+  const std::int64_t sum_pitch = channels * product_sums;
+  const TestGroups groups(k, channels, product_sums);
+  const Memory grad = whole_numbers(k, (count * step.grad + vectors + lines) * k.width, random);
+  const Memory input = whole_numbers(k, (rows * row + 2 * lines) * k.width, random);
   Memory sums = whole_numbers(k, vectors * sum_pitch, random);
   Memory expected(static_cast<std::int64_t>(sums.size()), 0);
   std::vector<std::int64_t> offsets;
   for (std::int64_t r = 0; r < rows; ++r) offsets.push_back((rows - 1 - r) * row * k.width);
   for (std::int64_t i = 0; i < vectors * sum_pitch; ++i) {
-    const std::int64_t own = i / sum_pitch * k.width + i % k.width;  // lane of all vectors
-    const std::int64_t c = i / k.width % sum_columns - 1, r = i % sum_pitch / k.width / sum_columns;
+    const std::int64_t vector = i / sum_pitch * k.width, product = i % sum_pitch / product_sums;
+    const std::int64_t lane = vector + i % k.width;
+    const std::int64_t other = vector + groups.lane(product, i % k.width);
+    const std::int64_t c = i / k.width % sum_columns - 1;
+    const std::int64_t r = i % product_sums / k.width / sum_columns;
     double sum = read_sum(k, sums, i);
-    for (std::int64_t j = 0; j < count && c >= 0 && c < columns; ++j) {
-      const std::int64_t at =
-          offsets[static_cast<std::size_t>(r)] + (c * step.column + j * step.input) * k.width + own;
-      sum += read_sum(k, grad, j * step.grad * k.width + own) * read_sum(k, input, at);
+    for (std::int64_t at = 0; at < count * lines && c >= 0 && c < columns; ++at) {
+      const std::int64_t j = at % count, line = at / count;
+      const std::int64_t from = offsets[static_cast<std::size_t>(r)] +
+                                (c * step.column + j * step.input + 2 * line) * k.width + lane;
+      sum += read_sum(k, grad, (j * step.grad + line) * k.width + other) * read_sum(k, input, from);
     }
     write_sum(k, expected, i, sum + 0.0);
   }
   k.correlate({grad.data(), input.data(), offsets.data(), rows, columns, step.column * k.width,
                step.grad * k.width, step.input * k.width, count,
-               sums.data() + k.width * k.sum_bytes, sum_columns, vectors, sum_pitch, 16});
+               sums.data() + k.width * k.sum_bytes, sum_columns, vectors, sum_pitch, 16,
+               groups.groups(), lines, k.width, 2 * k.width});
   CHECK(equal_bytes(sums, expected));
 }
 
@@ -422,8 +468,11 @@ void test_row(const ConvKernels& k) {
       for (const std::int64_t step : {1, 3}) {
         const Situation in("%s, %ld taps, %ld targets, step %ld", k.name, static_cast<long>(taps),
                            static_cast<long>(count), static_cast<long>(step));
-        test_gather(k, taps, count, step, step == 3);
+        test_gather(k, taps, count, step, step == 3, 1);
       }
+      for_groups(k, [&](std::int64_t channels) {
+        test_gather(k, taps, count, 1, count % 3 == 0, channels);
+      });
     }
   }
   for (const std::int64_t taps : {1, 2, 3, 5, 7}) {
@@ -433,6 +482,14 @@ void test_row(const ConvKernels& k) {
         test_gather_elements(k, taps, count, channels, 2, count == 4);
       }
     }
+    for_groups(k, [&](std::int64_t own) {
+      const Situation in("%s, %ld taps, groups of %ld", k.name, static_cast<long>(taps),
+                         static_cast<long>(own));
+      for (const std::int64_t count : {1, 5, 8, 13}) {
+        test_gather_elements(k, taps, count, 2 * k.width, 1, count == 5, own);
+        test_gather_elements(k, taps, count, k.width + own, 2, count == 8, own);
+      }
+    });
   }
   for (std::int64_t rows = 1; rows <= 17; ++rows) {
     for (std::int64_t columns = 1; columns <= 17; ++columns) {
@@ -446,6 +503,10 @@ void test_row(const ConvKernels& k) {
     const Situation in("%s, correlation of %ld", k.name, static_cast<long>(count));
     test_correlate(k, 3, 3, count, 2, {2, 3, 4});
     test_correlate(k, 2, 9, count, 3, {4, 3, 3});
+    for_groups(k, [&](std::int64_t channels) {
+      test_correlate(k, 3, 3, count, 2, {2, 3, 4}, channels);
+      test_correlate(k, 5, 5, count, 1, {1, 1, 2}, channels, 3);
+    });
   }
   for (std::int64_t count = 0; count <= 9; ++count) {
     const Situation in("%s, sum of %ld", k.name, static_cast<long>(count));

@@ -135,6 +135,11 @@ struct ArrayVector {
     for (int i = 0; i < pieces; ++i) result.piece[i] = gathered_piece(from, pattern + i * own);
     return result;
   }
+  ArrayVector permuted(Pattern pattern) const {
+    T lanes[width];
+    store(lanes);
+    return gather(lanes, pattern);
+  }
   static ArrayVector permute_one(const T* from, Pattern pattern) { return gather(from, pattern); }
   static ArrayVector permute_two(const T* from, Pattern pattern) { return gather(from, pattern); }
 

@@ -141,8 +141,10 @@ struct Vector256 {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
   }
   static constexpr bool only_gathers = false;
+  // Lane i is lane pattern[i].
+  Vector256 permuted(Pattern pattern) const { return {_mm256_permutevar8x32_ps(value, pattern)}; }
   static Vector256 permute_one(const float* from, Pattern pattern) {
-    return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(from), pattern)};
+    return load(from).permuted(pattern);
   }
   static Vector256 permute_two(const float* from, Pattern pattern) {
     const __m256i index = pattern;

@@ -123,8 +123,10 @@ struct Avx512Vector {
   using Pattern = __m512i;
   static Pattern load_pattern(const std::int32_t* pattern) { return _mm512_loadu_si512(pattern); }
   static constexpr bool only_gathers = false;
+  // Lane i is lane pattern[i].
+  Avx512Vector permuted(Pattern pattern) const { return {_mm512_permutexvar_ps(pattern, value)}; }
   static Avx512Vector permute_one(const float* from, Pattern pattern) {
-    return {_mm512_permutexvar_ps(pattern, _mm512_loadu_ps(from))};
+    return load(from).permuted(pattern);
   }
   static Avx512Vector permute_two(const float* from, Pattern pattern) {
     return {_mm512_permutex2var_ps(_mm512_loadu_ps(from), pattern, _mm512_loadu_ps(from + width))};
@@ -220,8 +222,11 @@ struct Avx512DoubleVector {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pattern));
   }
   static constexpr bool only_gathers = false;
+  Avx512DoubleVector permuted(Pattern pattern) const {
+    return {_mm512_permutexvar_pd(_mm512_cvtepi32_epi64(pattern), value)};
+  }
   static Avx512DoubleVector permute_one(const double* from, Pattern pattern) {
-    return {_mm512_permutexvar_pd(_mm512_cvtepi32_epi64(pattern), _mm512_loadu_pd(from))};
+    return load(from).permuted(pattern);
   }
   static Avx512DoubleVector permute_two(const double* from, Pattern pattern) {
     return load_shifted(from, _mm512_cvtepi32_epi64(pattern));

@@ -116,8 +116,12 @@ struct NeonVector {
     return {vreinterpretq_u8_u32(vmlaq_n_u32(bytes_of_first, elements, 0x04040404)), pattern};
   }
   static constexpr bool only_gathers = false;
+  // Lane i is lane pattern[i].
+  NeonVector permuted(const Pattern& pattern) const {
+    return {vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(value), pattern.bytes))};
+  }
   static NeonVector permute_one(const float* from, const Pattern& pattern) {
-    return {vreinterpretq_f32_u8(vqtbl1q_u8(load_16_bytes(from), pattern.bytes))};
+    return load(from).permuted(pattern);
   }
   static NeonVector permute_two(const float* from, const Pattern& pattern) {
     const uint8x16x2_t both = {{load_16_bytes(from), load_16_bytes(from + width)}};
@@ -205,6 +209,11 @@ struct NeonDoubleVector {
   static NeonDoubleVector gather(const double* from, Pattern pattern) {
     const double elements[width] = {from[pattern.first], from[pattern.second]};
     return load(elements);
+  }
+  NeonDoubleVector permuted(Pattern pattern) const {
+    double lanes[width];
+    store(lanes);
+    return gather(lanes, pattern);
   }
   static NeonDoubleVector permute_one(const double* from, Pattern pattern) {
     return gather(from, pattern);

@@ -4,6 +4,7 @@
 #include "ops/conv/choose.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -14,6 +15,7 @@
 #include "ops/conv/blocks/engine.h"
 #include "ops/conv/blocks/folds.h"
 #include "ops/conv/lanes/engine.h"
+#include "ops/conv/lanes/order.h"
 #include "ops/conv/matrix/engine.h"
 #include "ops/conv/pairs/engine.h"
 #include "ops/conv/pairs/weight_layout.h"
@@ -31,7 +33,8 @@ constexpr double kMostWeights = 1e12;  // far from what 64 bits count
 
 // Parts of the peak that kernels reach where nothing else slows them down.
 constexpr double kProductRate = 0.85;
-constexpr double kTapRate = 0.6;  // they load a vector for each multiplication
+constexpr double kTapRate = 0.6;     // they load a vector for each multiplication
+constexpr double kJoinedRate = 0.7;  // or spread one for every three, of groups
 constexpr double kPlainCycles = 30;
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
@@ -69,12 +72,15 @@ std::string refuse_lanes(const ConvTask& task) {
 double lanes_cycles(const ConvTask& task, VectorSize size) {
   const ConvShape& s = task.shape;
   const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
-  const double vectors = as_double(ceil_divide(s.groups, width_of(task, size))) *
-                         s.multiplications() / as_double(s.groups);
+  const std::int64_t width = width_of(task, size), joined = joined_channels(s, width);
+  const std::int64_t lanes = s.groups * joined;
+  const double vectors =
+      as_double(ceil_divide(lanes, width)) * s.multiplications() / as_double(lanes);
   // As many instructions load, convert and store half as many numbers.
   const double half = size_of(task.dtype) == s.sum_bytes() ? 1.15 : 1.4;
   const double loading = size == VectorSize::half ? half : 1;
-  return cycles_of_vectors(task, loading * products * vectors, size, kTapRate);
+  return cycles_of_vectors(task, loading * products * vectors, size,
+                           joined > 1 ? kJoinedRate : kTapRate);
 }
 
 // ---- blocks ----
@@ -260,12 +266,15 @@ double pairs_cycles(const ConvTask& task, VectorSize size) {
     own.shape = with_joined_rows(task.shape);
     return position_pair_cycles(own, size, own.shape.group_inputs(), kPackingCycles);
   }
-  constexpr double kRunSteps = 0.3;  // that the beginning of a run takes
+  // Of a run for as many positions as there are registers for.
+  constexpr double kRunCycles = 16, kPositions = 14;
   ConvTask own = task;
   own.shape = of_pairs(task.shape);
-  const double steps =
-      std::min(as_double(own.shape.group_outputs()), as_double(width_of(task, size)));
-  return blocks_cycles(own, size) * (1 + kRunSteps / steps);
+  const double width = as_double(width_of(task, size));
+  const double vectors = std::min(2.0, std::ceil(as_double(own.shape.group_inputs()) / width));
+  const double run = cycles_of_vectors(
+      task, kPositions * vectors * std::min(as_double(own.shape.group_outputs()), width), size, 1);
+  return blocks_cycles(own, size) * (1 + kRunCycles / run);
 }
 
 std::unique_ptr<const ConvEngine> make_pairs(const ConvTask& task, VectorSize size) {

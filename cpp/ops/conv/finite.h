@@ -23,4 +23,14 @@ bool all_finite(const Sum* values, std::int64_t count) {
   return (carried & kSign) == 0;
 }
 
+// The same of the first `lanes` of each vector of `width`; the others may hold anything.
+template <class Sum>
+bool all_finite(const Sum* values, std::int64_t vectors, std::int64_t width, std::int64_t lanes) {
+  if (lanes == width) return all_finite(values, vectors * width);
+  for (std::int64_t v = 0; v < vectors; ++v) {
+    if (!all_finite(values + v * width, lanes)) return false;
+  }
+  return true;
+}
+
 }  // namespace backops

@@ -17,6 +17,7 @@
 #include "ops/conv/lanes/in_place_input.h"
 #include "ops/conv/lanes/in_place_weights.h"
 #include "ops/conv/lanes/input.h"
+#include "ops/conv/lanes/order.h"
 #include "ops/conv/lanes/weights.h"
 #include "ops/conv/parts.h"
 #include "ops/conv/tiles.h"
@@ -38,10 +39,10 @@ template <class Sum>
 class LanesEngine : public ConvEngine {
  public:
   LanesEngine(const ConvTask& task, const ConvKernels& kernels)
-      : s_(task.shape),
+      : s_(LaneOrder<Sum>::problem(task.shape, kernels.width)),
         kernels_(kernels),
         copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
-        weights_(s_, copy_),
+        order_(task.shape, copy_),
         width_(kernels.width),
         inputs_(s_.group_inputs()),
         outputs_(s_.group_outputs()),
@@ -57,8 +58,11 @@ class LanesEngine : public ConvEngine {
             ceil_divide(kMostParts, blocks_))) {
     if (!tiles_.fit()) return;
     parts_ = parts_for();
+    const auto block_bytes = packed_vectors() * width_ * static_cast<std::int64_t>(sizeof(Sum));
+    const std::int64_t at_hand = std::max<std::int64_t>(
+        1, task.cpu.level1_bytes / 2 / std::max<std::int64_t>(block_bytes, 1));
     blocks_of_task_ = std::clamp<std::int64_t>(parts_ * blocks_ / (4 * task.cuts.threads), 1,
-                                               std::min(blocks_, kMostBlocksOfTask));
+                                               std::min({blocks_, kMostBlocksOfTask, at_hand}));
     blocks_at_once_ = std::min(blocks_of_task_, kMostBlocksAtOnce);
     if (task.rounding == Rounding::none) look_for_places();
     place_tile();
@@ -104,31 +108,31 @@ class LanesEngine : public ConvEngine {
  private:
   void look_for_places() {
     if (s_.makes_input && InPlaceInput<Sum>::fits(s_)) {
-      input_in_place_ = std::make_unique<const InPlaceInput<Sum>>(s_, kernels_);
+      input_in_place_ = std::make_unique<const InPlaceInput<Sum>>(s_, kernels_, order_.groups());
     }
     // Beside the input product, while what it reads is in the cache.
     if (makes_sums() && (input_in_place_ || !s_.makes_input) &&
         InPlaceWeights<Sum>::fits(s_, kernels_)) {
-      weights_in_place_ = std::make_unique<const InPlaceWeights<Sum>>(s_, kernels_);
+      weights_in_place_ =
+          std::make_unique<const InPlaceWeights<Sum>>(s_, kernels_, order_.groups());
     }
   }
 
   std::int64_t parts_for() const {
     const double groups = static_cast<double>(blocks_ * width_);
-    const double bytes = static_cast<double>(group_weights()) * groups * sizeof(Sum);
+    const double bytes = static_cast<double>(order_.vectors()) * groups * sizeof(Sum);
     const auto most = static_cast<std::int64_t>(std::min(kMostSumBytes / bytes, 1e6));
     return std::clamp<std::int64_t>(most, 1, std::min(tiles_.count(), kMostParts));
   }
 
   bool makes_sums() const { return s_.makes_weight || s_.makes_bias; }
   std::int64_t block_tasks() const { return ceil_divide(blocks_, blocks_of_task_); }
-  std::int64_t group_weights() const { return outputs_ * inputs_ * s_.taps(); }
   // One more tells whether all weights are finite; then the bias of each input.
   std::int64_t bias_vectors() const { return s_.adds_bias ? inputs_ : 0; }
   std::int64_t packed_vectors() const {
-    return s_.makes_input ? group_weights() + 1 + bias_vectors() : 0;
+    return s_.makes_input ? order_.vectors() + 1 + bias_vectors() : 0;
   }
-  std::int64_t weight_vectors() const { return s_.makes_weight ? group_weights() : 0; }
+  std::int64_t weight_vectors() const { return s_.makes_weight ? order_.vectors() : 0; }
   std::int64_t sum_vectors() const { return weight_vectors() + (s_.makes_bias ? outputs_ : 0); }
 
   Range groups_of(const Range& blocks) const {
@@ -149,11 +153,12 @@ class LanesEngine : public ConvEngine {
     output_volume_ = tiles_.output_places() * width_;
     input_volume_ = s_.makes_weight ? tiles_.input_places() * width_ : 0;
     results_at_ = planes_.count() * outputs_ * output_volume_ + inputs_ * input_volume_;
-    weight_product_ =
-        std::make_unique<const LaneWeights<Sum>>(s_, kernels_, tile, output_volume_, input_volume_);
+    weight_product_ = std::make_unique<const LaneWeights<Sum>>(s_, kernels_, order_.groups(), tile,
+                                                               output_volume_, input_volume_);
     std::int64_t results = 0;
     if (s_.makes_input) {
-      input_product_ = std::make_unique<const LaneInput<Sum>>(s_, kernels_, tile, output_volume_);
+      input_product_ = std::make_unique<const LaneInput<Sum>>(s_, kernels_, order_.groups(), tile,
+                                                              output_volume_);
       results = input_product_->result_sums();
     }
     // Odd numbers of lines, so that blocks do not fall into the same sets of a cache.
@@ -167,23 +172,18 @@ class LanesEngine : public ConvEngine {
   }
   std::size_t list_bytes() const { return input_product_ ? input_product_->list_bytes() : 0; }
 
-  // Vectors of one weight of every group: (outputs, inputs, taps).
+  // Behind the weights: whether they are finite, and the biases.
   void pack_weights(const ConvBuffers& b, std::int64_t block) const {
     const Range groups = groups_of(block);
+    const std::int64_t weights = order_.vectors() * width_;
     Sum* const packed = packed_weights(b, block);
-    std::fill_n(packed, group_weights() * width_, Sum{0});
-    for (std::int64_t i = 0; i < outputs_ * inputs_; ++i) {
-      weights_.bring(b.weight, b.weight.at(groups.begin * outputs_ + i / inputs_, i % inputs_),
-                     b.weight.group_stride_bytes, groups.size(), packed + i * s_.taps() * width_,
-                     width_);
-    }
-    copy_.round(packed, group_weights() * width_);
-    packed[group_weights() * width_] =
-        all_finite(packed, group_weights() * width_) ? Sum{1} : Sum{0};
+    order_.pack(b.weight, groups, packed);
+    copy_.round(packed, weights);
+    packed[weights] = all_finite(packed, weights) ? Sum{1} : Sum{0};
     for (std::int64_t i = 0; i < bias_vectors(); ++i) {
       const Bias own{b.bias.data + (groups.begin * inputs_ + i) * b.bias.stride_bytes,
                      inputs_ * b.bias.stride_bytes};
-      Sum* const to = packed + (group_weights() + 1 + i) * width_;
+      Sum* const to = packed + weights + (1 + i) * width_;
       std::fill_n(to, width_, Sum{0});
       copy_.bring_bias(own, {0, groups.size()}, to);
     }
@@ -191,7 +191,7 @@ class LanesEngine : public ConvEngine {
   // Of each input of every group; null where there is none.
   const Sum* bias(const ConvBuffers& b, std::int64_t block) const {
     if (!s_.adds_bias) return nullptr;
-    return packed_weights(b, block) + (group_weights() + 1) * width_;
+    return packed_weights(b, block) + (order_.vectors() + 1) * width_;
   }
 
   void work_part(const ConvBuffers& b, std::int64_t part, const Range& blocks) const {
@@ -218,7 +218,9 @@ class LanesEngine : public ConvEngine {
       }
       for (std::int64_t block = own.begin; block < own.end; ++block) {
         Sum* const total = sums(b, part, block);
-        if (!all_finite(total, weight_vectors() * width_)) sum_again(b, tiles, block, total);
+        if (!all_finite(total, weight_vectors(), width_, groups_of(block).size())) {
+          sum_again(b, tiles, block, total);
+        }
       }
     }
   }
@@ -289,7 +291,7 @@ class LanesEngine : public ConvEngine {
     const Sum* const weights = packed_weights(b, blocks.begin);
     input_product_->write({b, blocks, groups_of(blocks), scratch(b), block_pitch_, results_at_,
                            weights, packed_vectors() * width_, bias(b, blocks.begin),
-                           weights + group_weights() * width_, b.scratch + list_at()},
+                           weights + order_.vectors() * width_, b.scratch + list_at()},
                           tile);
   }
 
@@ -297,12 +299,7 @@ class LanesEngine : public ConvEngine {
     const Range groups = groups_of(block);
     Sum* const total = sums(b, 0, block);
     add_parts(total, sum_vectors() * width_, parts_, blocks_ * sum_vectors() * width_);
-    const Weights& weight = b.weight_product;
-    for (std::int64_t i = 0; s_.makes_weight && i < outputs_ * inputs_; ++i) {
-      weights_.put(weight, {weight.at(groups.begin * outputs_ + i / inputs_, i % inputs_),
-                            weight.output_stride_bytes, weight.group_stride_bytes, 1, groups.size(),
-                            total + i * s_.taps() * width_, width_});
-    }
+    if (s_.makes_weight) order_.put(b.weight_product, groups, total);
     const std::int64_t stride = b.bias_sums.stride_bytes;
     for (std::int64_t o = 0; s_.makes_bias && o < outputs_; ++o) {
       copy_.put_line(b.bias_sums.data + (groups.begin * outputs_ + o) * stride, outputs_ * stride,
@@ -313,9 +310,9 @@ class LanesEngine : public ConvEngine {
   const ConvShape s_;
   const ConvKernels& kernels_;
   const TileCopy<Sum> copy_;
-  const WeightCopy<Sum> weights_;
+  const LaneOrder<Sum> order_;
   const std::int64_t width_;
-  const std::int64_t inputs_, outputs_;  // channels of one group
+  const std::int64_t inputs_, outputs_;  // channels of a lane
   const OutputPlanes planes_;
   const ConvAxis height_;      // that rows in place are counted along
   const std::int64_t blocks_;  // of as many groups as there are lanes

@@ -13,9 +13,10 @@ namespace backops {
 template <class Sum>
 class InPlaceInput {
  public:
-  InPlaceInput(const ConvShape& shape, const ConvKernels& kernels)
+  InPlaceInput(const ConvShape& shape, const ConvKernels& kernels, const LaneGroups& groups)
       : s_(shape),
         kernels_(kernels),
+        groups_(groups),
         element_bytes_(static_cast<std::int64_t>(size_of(kernels.dtype))),
         rows_axis_(rows_axis(shape)) {
     for (int axis = 0; axis < kMaxConvRank; ++axis) {
@@ -124,7 +125,7 @@ class InPlaceInput {
         kernels_.gather_elements(
             {source.at(from), work.weights, taps, tap_count, along.plane_stride * source.step[2],
              along.plane_stride, along.all_outputs, target.at(to), along.stride * target.step[2],
-             columns.count, work.blocks, work.weight_pitch, work.bias, last_lanes(work)});
+             columns.count, work.blocks, work.weight_pitch, work.bias, last_lanes(work), groups_});
       }
     }
   }
@@ -171,6 +172,7 @@ class InPlaceInput {
 
   const ConvShape s_;
   const ConvKernels& kernels_;
+  const LaneGroups groups_;
   const std::int64_t element_bytes_;
   const int rows_axis_;
   std::vector<ConvAxis> axes_;

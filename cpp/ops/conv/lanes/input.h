@@ -25,10 +25,11 @@ template <class Sum>
 class LaneInput {
  public:
   // Outputs of a group lie `output_volume` sums apart.
-  LaneInput(const ConvShape& shape, const ConvKernels& kernels, const Tile& tile,
-            std::int64_t output_volume)
+  LaneInput(const ConvShape& shape, const ConvKernels& kernels, const LaneGroups& groups,
+            const Tile& tile, std::int64_t output_volume)
       : s_(shape),
         kernels_(kernels),
+        groups_(groups),
         width_(kernels.width),
         taps_(shape, tile.output, shape.group_outputs(), output_volume, width_) {
     constexpr std::int64_t kPositionsAtOnce = 128;  // of results that are written together
@@ -122,11 +123,13 @@ class LaneInput {
       const Sum* const output = own + tile.output.place(rows.image, taps_.axis(0).output_of(rows.d),
                                                         taps_.axis(1).output_of(h), 0) *
                                           width_;
-      if (!are_finite) taps_.write_carefully(output, weights, bias, rows.d, h, columns, to);
+      if (!are_finite) {
+        taps_.write_carefully(output, weights, bias, groups_, {rows.d, h, columns}, to);
+      }
       for (std::int64_t i = 0; are_finite && i < std::min(along.stride, columns.size()); ++i) {
         kernels_.gather({output + along.output_of(columns.begin + i) * width_, weights,
                          list[i].taps, list[i].count, to + i * width_, along.stride * width_,
-                         ceil_divide(columns.size() - i, along.stride), bias});
+                         ceil_divide(columns.size() - i, along.stride), bias, groups_});
       }
       list += along.stride;
       to += columns.size() * width_;
@@ -149,6 +152,7 @@ class LaneInput {
 
   const ConvShape s_;
   const ConvKernels& kernels_;
+  const LaneGroups groups_;
   const std::int64_t width_;
   const GroupTaps taps_;
   std::int64_t columns_ = 0, rows_at_once_ = 1;

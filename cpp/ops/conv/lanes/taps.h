@@ -65,23 +65,25 @@ class GroupTaps {
 
   // For weights that are not finite, which must not meet the zeros around outputs: position by
   // position, tap by tap, where there is an output.
+  struct Row {
+    std::int64_t d, h;
+    const Range& columns;
+  };
   template <class Sum>
-  void write_carefully(const Sum* output, const Sum* weights, const Sum* bias, std::int64_t d,
-                       std::int64_t h, const Range& columns, Sum* to) const {
-    for (std::int64_t w = columns.begin; w < columns.end; ++w, to += width_) {
+  void write_carefully(const Sum* output, const Sum* weights, const Sum* bias,
+                       const LaneGroups& groups, const Row& row, Sum* to) const {
+    for (std::int64_t w = row.columns.begin; w < row.columns.end; ++w, to += width_) {
       for (std::int64_t lane = 0; lane < width_; ++lane) {
         to[lane] = bias == nullptr ? Sum{0} : bias[lane];
       }
       const Sum* const from = output + axis(2).output_of(w) * width_;
-      const std::size_t own = class_of(d, h, w);
+      const std::size_t own = class_of(row.d, row.h, w);
       for (std::size_t t = firsts_[own]; t < firsts_[own + 1]; ++t) {
-        if (!has_row(t, d, h) || !axis(2).has_output(w, places_[t].shift[2], places_[t].plane[2])) {
+        if (!has_row(t, row.d, row.h) ||
+            !axis(2).has_output(w, places_[t].shift[2], places_[t].plane[2])) {
           continue;
         }
-        const GatherTap& tap = taps_[t];
-        for (std::int64_t lane = 0; lane < width_; ++lane) {
-          to[lane] += weights[tap.weight + lane] * from[tap.source + lane];
-        }
+        add_tap(from + taps_[t].source, weights + taps_[t].weight, groups, to);
       }
     }
   }
@@ -92,6 +94,16 @@ class GroupTaps {
     std::int64_t shift[kMaxConvRank];
     std::size_t plane[kMaxConvRank];
   };
+
+  template <class Sum>
+  void add_tap(const Sum* from, const Sum* weights, const LaneGroups& groups, Sum* to) const {
+    for (std::int64_t k = 0; k < std::max(1, groups.count); ++k) {
+      for (std::int64_t lane = 0; lane < width_; ++lane) {
+        const std::int64_t own = groups.count == 0 ? lane : groups.patterns[k * width_ + lane];
+        to[lane] += weights[k * groups.pitch + lane] * from[own];
+      }
+    }
+  }
 
   bool has_row(std::size_t tap, std::int64_t d, std::int64_t h) const {
     const Place& own = places_[tap];

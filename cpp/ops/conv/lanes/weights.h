@@ -18,10 +18,11 @@ class LaneWeights {
  public:
   // Channels of `output` lie `output_volume` sums apart, and those of `input`, which follow,
   // `input_volume`.
-  LaneWeights(const ConvShape& shape, const ConvKernels& kernels, const Tile& tile,
-              std::int64_t output_volume, std::int64_t input_volume)
+  LaneWeights(const ConvShape& shape, const ConvKernels& kernels, const LaneGroups& groups,
+              const Tile& tile, std::int64_t output_volume, std::int64_t input_volume)
       : s_(shape),
         kernels_(kernels),
+        groups_(groups),
         width_(kernels.width),
         pairs_(shape.group_outputs() * shape.group_inputs()),
         output_volume_(output_volume),
@@ -35,19 +36,17 @@ class LaneWeights {
     }
   }
 
-  // To sums of (outputs, inputs, taps).
+  // To sums in the order of LaneOrder. A few rows at a time, which stay in the first-level cache
+  // while all sums are made of them.
   void add(const Sum* block, const Tile& tile, Sum* total) const {
-    const Range& columns = tile.outputs[2];
-    const auto rows = static_cast<std::int64_t>(row_offsets_.size());
-    for_rows(tile.images, tile.outputs, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
-      const Sum* const output = block + tile.output.place(image, d, h, columns.begin) * width_;
-      const std::int64_t window = tile.input.place(image, input_of(0, d, 0), input_of(1, h, 0),
-                                                   input_of(2, columns.begin, 0));
-      for (std::int64_t pair = 0; pair < pairs_; ++pair) {
-        kernels_.correlate({left_of(output, pair), right_of(block, pair) + window * width_,
-                            row_offsets_.data(), rows, s_.kernel[2], s_.dilation[2] * width_,
-                            width_, s_.stride[2] * width_, columns.size(),
-                            total + pair * s_.taps() * width_, s_.kernel[2], 1, 0, columns.size()});
+    constexpr std::int64_t kPositionsAtOnce = 128;
+    const Range &columns = tile.outputs[2], &rows = tile.outputs[1];
+    const std::int64_t at_once =
+        std::max<std::int64_t>(1, kPositionsAtOnce / std::max<std::int64_t>(1, columns.size()));
+    const Range slices[] = {tile.outputs[0], {0, 1}, {0, 1}};
+    for_rows(tile.images, slices, [&](std::int64_t image, std::int64_t d, std::int64_t) {
+      for (std::int64_t h = rows.begin; h < rows.end; h += at_once) {
+        add_rows(block, tile, {image, d, h}, std::min(at_once, rows.end - h), total);
       }
     });
   }
@@ -67,7 +66,8 @@ class LaneWeights {
         for (std::int64_t pair = 0; pair < pairs_; ++pair) {
           kernels_.correlate({left_of(output, pair), right_of(block, pair) + window * width_,
                               &kHere, 1, 1, width_, width_, s_.stride[2] * width_, columns.size(),
-                              total + (pair * s_.taps() + tap) * width_, 1, 1, 0, columns.size()});
+                              total + (pair * s_.taps() + tap) * width_, 1, 1, 0, columns.size(),
+                              groups_});
         }
       }
     });
@@ -85,6 +85,39 @@ class LaneWeights {
   }
 
  private:
+  struct Place {
+    std::int64_t image, d, h;
+  };
+
+  void add_rows(const Sum* block, const Tile& tile, const Place& first, std::int64_t rows,
+                Sum* total) const {
+    const Range& columns = tile.outputs[2];
+    const Sum* const output =
+        block + tile.output.place(first.image, first.d, first.h, columns.begin) * width_;
+    const std::int64_t window =
+        tile.input.place(first.image, input_of(0, first.d, 0), input_of(1, first.h, 0),
+                         input_of(2, columns.begin, 0));
+    CorrelateTaps taps{};
+    taps.row_offsets = row_offsets_.data();
+    taps.rows = static_cast<std::int64_t>(row_offsets_.size());
+    taps.columns = taps.sum_columns = s_.kernel[2];
+    taps.column_step = s_.dilation[2] * width_;
+    taps.grad_step = width_;
+    taps.input_step = s_.stride[2] * width_;
+    taps.count = taps.at_once = columns.size();
+    taps.vectors = 1;
+    taps.groups = groups_;
+    taps.lines = rows;
+    taps.grad_line = tile.output.step[1] * width_;
+    taps.input_line = s_.stride[1] * tile.input.step[1] * width_;
+    for (std::int64_t pair = 0; pair < pairs_; ++pair) {
+      taps.grad = left_of(output, pair);
+      taps.input = right_of(block, pair) + window * width_;
+      taps.sums = total + pair * s_.taps() * width_;
+      kernels_.correlate(taps);
+    }
+  }
+
   // Of an output and an input of every group.
   const Sum* left_of(const Sum* first, std::int64_t pair) const {
     return first + pair / s_.group_inputs() * output_volume_;
@@ -106,6 +139,7 @@ class LaneWeights {
 
   const ConvShape s_;
   const ConvKernels& kernels_;
+  const LaneGroups groups_;
   const std::int64_t width_, pairs_, output_volume_, input_volume_;
   std::vector<std::int64_t> row_offsets_;  // of kernel rows
 };
