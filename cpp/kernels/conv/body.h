@@ -19,6 +19,7 @@ constexpr ConvKernels make_conv_kernels(const char* name, Isa isa, VectorSize si
           V::width,
           kSumRows<V> / 2,
           sizeof(typename V::Sum),
+          kHasGroups<V>,
           to_lanes<V, E>,
           from_lanes<V, E>,
           gather_taps<V>,

@@ -39,9 +39,10 @@ struct LaneGroups {
   std::int64_t pitch = 0;
 };
 
-// Where the source and the weights of a tap begin, in sums.
+// Where the source and the weights of a tap begin, in sums. So many taps from this one on are
+// neighbours: each reads what the one before it reads a position earlier.
 struct GatherTap {
-  std::int64_t source, weight;
+  std::int64_t source, weight, neighbours;
 };
 
 // target[j * target_step] = bias + sum over t of weights[t.weight] * source[t.source + j * width];
@@ -60,15 +61,25 @@ struct GatherTaps {
 
 // Where the source of a tap begins, in elements, and in which column of it; its weights, in sums.
 struct ElementTap {
-  std::int64_t source, column, weight;
+  std::int64_t source, column, weight, neighbours;  // as above
 };
+
+// Counts the neighbours of taps; are_neighbours(one, next) says which are.
+template <class Tap, class AreNeighbours>
+void count_neighbours(Tap* taps, std::int64_t count, const AreNeighbours& are_neighbours) {
+  for (std::int64_t t = count - 1; t >= 0; --t) {
+    const bool has_next = t + 1 < count && are_neighbours(taps[t], taps[t + 1]);
+    taps[t].neighbours = has_next ? taps[t + 1].neighbours + 1 : 1;
+  }
+}
 
 // target[j * target_step + v * width] = bias[v * weight_pitch] + sum over t of
 // weights[t.weight + v * weight_pitch] * source[t.source + j * source_step + v * width] where
 // t.column + j * column_step is one of `columns` from 0 on: others are not there, and not read.
 // Source and target are elements of a tensor, in vectors, and their steps count elements.
 // `last_lanes`, if it is not 0: so many lanes of the last vector are there. The first tap is the
-// one that reads furthest on.
+// one that reads furthest on: what it reads `ahead_bytes` further is asked for, and what is written
+// so far ahead.
 struct GatherElements {
   const void* source;
   const void* weights;
@@ -82,6 +93,7 @@ struct GatherElements {
   const void* bias;
   int last_lanes;
   LaneGroups groups;  // the source is spread
+  std::int64_t ahead_bytes;
 };
 
 // sums[(r * sum_columns + c) * width + v * sum_pitch] += sum over j of grad[j * grad_step + v *
@@ -167,6 +179,7 @@ struct ConvKernels {
   int vector_channels;      // of a tensor, that to_lanes brings into a vector
   std::int64_t most_twins;  // rows that multiply_twins takes at once
   std::int64_t sum_bytes;
+  bool has_groups;                      // takes LaneGroups of several channels
   void (*to_lanes)(const LaneCopy&);    // elements in, sums out
   void (*from_lanes)(const LaneCopy&);  // sums in, elements out
   void (*gather)(const GatherTaps&);

@@ -14,7 +14,7 @@ namespace {
 // Of two vectors each: a register for each sum, for each vector on the right and for the number on
 // the left.
 template <class V>
-constexpr int kSumRows = (V::registers - 3) / 2;
+constexpr int kSumRows = kIsPortable<V> ? 4 : (V::registers - 3) / 2;
 
 // Of one vector each: where registers are few, sums of as many rows would wait for each other.
 template <class V>
@@ -237,7 +237,7 @@ void multiply_apart(const BlockProducts& a) {
 template <class V>
 void multiply_channels(const BlockProducts& a) {
   constexpr int kOfOne = kSumRowsOfOne<V> < 8 ? 4 : 8, kOfTwo = kSumRows<V> < 8 ? kSumRows<V> : 8;
-  multiply_rows<V, LeftPitch<1>, kOfOne, kIsPortable<V> ? 4 : kOfTwo, false>(a);
+  multiply_rows<V, LeftPitch<1>, kOfOne, kOfTwo, false>(a);
 }
 
 }  // namespace

@@ -13,17 +13,63 @@ namespace backops {
 namespace {
 
 // Sums kept in registers: enough to hide the latency of a multiplication, and no more than fit.
-constexpr int kGatherSums = 8;
 constexpr int kCorrelateSums = 14;
+template <class V>
+constexpr int kGatherSums = kIsPortable<V> ? 2 : 8;
+
+// Whether lanes may be channels of groups: code for vectors of half the width, or portable ones,
+// would be larger by half and hardly run.
+template <class V>
+constexpr bool kHasGroups = !kIsPortable<V> && !kIsHalf<V>;
+
+// Each number of positions has code of its own, so there are few numbers: rows are eight at a time,
+// or seven where these leave nothing over, and the last ones of a row are summed with some of those
+// before them once more, to the same bits.
+template <int kCount>
+struct Count {
+  static constexpr int value = kCount;
+};
+
+template <class V, class Body>
+BACKOPS_INLINE void with_count(std::int64_t count, const Body& body) {
+  if constexpr (kGatherSums<V> >= 8) {
+    if (count == 8) return body(Count<8>{});
+    if (count == 7) return body(Count<7>{});
+    if (count == 4) return body(Count<4>{});
+  }
+  if (count == 2) return body(Count<2>{});
+  body(Count<1>{});
+}
+
+// Calls body(first, count) for positions that may be worked on twice.
+template <class V, class Body>
+BACKOPS_INLINE void for_counts(std::int64_t total, const Body& body) {
+  const std::int64_t most = total % 7 == 0 && total % 8 != 0 ? 7 : 8;
+  for (std::int64_t first = 0; first < total;) {
+    const std::int64_t left = total - first;
+    std::int64_t count = total > 1 ? 2 : 1;
+    if constexpr (kGatherSums<V> >= 8) {
+      if (total >= 4) count = 4;
+      if (total >= most && left > 4) count = most;
+    }
+    body(count <= left ? first : total - count, count);
+    first += count;
+  }
+}
 
 // Taps of neighbours along a row read the same vectors: each is loaded once for all of them. Their
-// weights are kept in registers, too. Kernels are odd: an even number is an odd one and one more,
-// which halves the code.
+// weights are kept in registers, too. Kernels are odd, and have two taps for each residue under a
+// stride of 2: other even numbers are an odd one and one more, which halves the code.
 template <class V>
 constexpr int kMostNeighbours = V::registers >= 32 ? 7 : 5;
-// Elements that are converted in pieces leave no registers for that.
-template <class V>
-constexpr int kElementNeighbours = kIsPortable<V> ? 1 : kMostNeighbours<V>;
+// Elements that are converted in pieces leave no registers for that. Few vectors have lanes that
+// are not there: no code for them where masks are slow.
+template <class V, class Tap, class Kind>
+constexpr int neighbours_for() {
+  const bool are_few = std::is_same_v<Kind, Part> && !V::has_masked_stores;
+  const bool are_pieces = std::is_same_v<Tap, ElementTap> && kIsPortable<V>;
+  return are_few || are_pieces ? 1 : kMostNeighbours<V>;
+}
 
 // Recursive where a loop would do: compilers then keep the sums in registers.
 template <class V, int kLast, int kTap, int kTaps, int kCount>
@@ -34,48 +80,55 @@ BACKOPS_INLINE void add_value(const V& value, const V (&weights)[kTaps], V (&sum
   if constexpr (kTap + 1 < kTaps) add_value<V, kLast, kTap + 1>(value, weights, sums);
 }
 
-// Where vectors lie `step` apart, and all of them are there.
-template <class V, class AnyTap, class Step>
+// Where vectors lie `step` apart, and all of them are there, or some lanes of all.
+template <class V, class AnyTap, class Step, class Kind = Whole>
 struct WholeSource {
   using Tap = AnyTap;
-  static constexpr int kMostTaps =
-      std::is_same_v<Tap, ElementTap> ? kElementNeighbours<V> : kMostNeighbours<V>;
+  static constexpr int kMostTaps = neighbours_for<V, AnyTap, Kind>();
   Step step;
+  Kind kind;
+  int lanes;
 
-  BACKOPS_INLINE bool are_neighbours(const Tap& one, const Tap& next) const {
-    return next.source == one.source - step;
-  }
   BACKOPS_INLINE static std::int64_t column_of(const Tap&, int) { return 0; }
   BACKOPS_INLINE static std::int64_t column_before(std::int64_t column) { return column; }
   BACKOPS_INLINE static bool has(std::int64_t) { return true; }
   template <class E>
-  BACKOPS_INLINE static V load(const E* from) {
-    return V::load(from);
+  BACKOPS_INLINE V load(const E* from) const {
+    return backops::load<V>(kind, from, lanes);
   }
 };
 
 // Side by side, which the compiler then knows.
 template <class V>
-struct DenseStep {
-  BACKOPS_INLINE constexpr operator std::int64_t() const { return V::width; }
-};
+struct DenseStep {};
+
+template <class E>
+BACKOPS_INLINE const E* before(const E* from, std::int64_t step) {
+  return advanced(from, -step);
+}
+template <class V>
+BACKOPS_INLINE const typename V::Sum* before(const typename V::Sum* from, DenseStep<V>) {
+  return from - V::width;
+}
+template <class E>
+BACKOPS_INLINE const E* behind(const E* from, int count, std::int64_t step) {
+  return from + count * step;
+}
+template <class V>
+BACKOPS_INLINE const typename V::Sum* behind(const typename V::Sum* from, int count, DenseStep<V>) {
+  return from + count * V::width;
+}
 
 // Where some columns are not there, or some lanes.
 template <class V, class Kind>
 struct BorderSource {
   using Tap = ElementTap;
-  // Few vectors have lanes that are not there: no code for them where masks are slow.
-  static constexpr int kMostTaps =
-      std::is_same_v<Kind, Part> && !V::has_masked_stores ? 1 : kElementNeighbours<V>;
+  static constexpr int kMostTaps = neighbours_for<V, ElementTap, Kind>();
   std::int64_t step, column_step, columns;
   Kind kind;
   int lanes;
   std::int64_t first;  // column, that those of taps are counted from
 
-  // The last tap of a row and the first of the next may lie as far apart.
-  BACKOPS_INLINE bool are_neighbours(const Tap& one, const Tap& next) const {
-    return next.source == one.source - step && next.column == one.column - column_step;
-  }
   BACKOPS_INLINE std::int64_t column_of(const Tap& tap, int position) const {
     return first + tap.column + position * column_step;
   }
@@ -110,8 +163,8 @@ BACKOPS_INLINE void add_values(const Source& source, const E* from, std::int64_t
                                const V (&weights)[kTaps], V (&sums)[kCount]) {
   if (source.has(column)) add_value<V, kLast, 0>(source.load(from), weights, sums);
   if constexpr (kLast > 1 - kTaps) {
-    add_values<V, kLast - 1>(source, from - source.step, source.column_before(column), weights,
-                             sums);
+    add_values<V, kLast - 1>(source, before(from, source.step), source.column_before(column),
+                             weights, sums);
   }
 }
 
@@ -123,7 +176,7 @@ BACKOPS_INLINE void add_neighbours(const Source& source, const typename Source::
   V own[kTaps];
 #pragma GCC unroll 8
   for (int t = 0; t < kTaps; ++t) own[t] = V::load(weights + taps[t].weight);
-  add_values<V, kCount - 1>(source, first + taps[0].source + (kCount - 1) * source.step,
+  add_values<V, kCount - 1>(source, behind(first + taps[0].source, kCount - 1, source.step),
                             source.column_of(taps[0], kCount - 1), own, sums);
 }
 
@@ -131,7 +184,9 @@ template <class V, int kTaps, class Source, class E, int kCount>
 BACKOPS_INLINE void add_up_to(const Source& source, int count, const typename Source::Tap* taps,
                               const E* first, const typename V::Sum* weights, V (&sums)[kCount]) {
   if (count == kTaps) return add_neighbours<V, kTaps>(source, taps, first, weights, sums);
-  if constexpr (kTaps > 1) add_up_to<V, kTaps - 2>(source, count, taps, first, weights, sums);
+  if constexpr (kTaps > 1) {
+    add_up_to<V, (kTaps > 3 ? kTaps - 2 : kTaps - 1)>(source, count, taps, first, weights, sums);
+  }
 }
 
 template <class V, class Source, class E, int kCount>
@@ -140,12 +195,8 @@ BACKOPS_INLINE void add_taps(const Source& source, const typename Source::Tap* t
                              V (&sums)[kCount]) {
   constexpr int kMost = kCount < 4 ? 1 : Source::kMostTaps;  // few sums share little
   for (const typename Source::Tap* const end = tap + tap_count; tap != end;) {
-    int count = 1;
-    while (count < kMost && tap + count != end &&
-           source.are_neighbours(tap[count - 1], tap[count])) {
-      ++count;
-    }
-    if (count % 2 == 0) --count;
+    int count = tap->neighbours < kMost ? static_cast<int>(tap->neighbours) : kMost;
+    if (count > 2 && count % 2 == 0) --count;
     add_up_to<V, kMost>(source, count, tap, first, weights, sums);
     tap += count;
   }
@@ -179,17 +230,12 @@ BACKOPS_INLINE void begin_sums(const typename V::Sum* bias, V (&sums)[kCount]) {
 }
 
 template <class V, int kCount, class Lanes>
-BACKOPS_INLINE void gather_sums(Lanes lanes, const GatherTaps& a, std::int64_t first,
-                                std::int64_t count) {
-  if (count != kCount) {
-    if constexpr (kCount > 1) gather_sums<V, kCount - 1>(lanes, a, first, count);
-    return;
-  }
+BACKOPS_INLINE void gather_sums(Lanes lanes, const GatherTaps& a, std::int64_t first) {
   using Sum = typename V::Sum;
   V sums[kCount];
   begin_sums<V>(static_cast<const Sum*>(a.bias), sums);
-  gather_some<V>(lanes, a.groups, WholeSource<V, GatherTap, DenseStep<V>>{}, a.taps, a.tap_count,
-                 static_cast<const Sum*>(a.source) + first * V::width,
+  gather_some<V>(lanes, a.groups, WholeSource<V, GatherTap, DenseStep<V>>{{}, {}, V::width}, a.taps,
+                 a.tap_count, static_cast<const Sum*>(a.source) + first * V::width,
                  static_cast<const Sum*>(a.weights), sums);
   auto* const target = static_cast<Sum*>(a.target) + first * a.target_step;
 #pragma GCC unroll 8
@@ -199,13 +245,16 @@ BACKOPS_INLINE void gather_sums(Lanes lanes, const GatherTaps& a, std::int64_t f
 template <class V, class Lanes>
 BACKOPS_FLATTEN void gather_all(Lanes lanes, const GatherTaps& args) {
   const GatherTaps a = args;
-  for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
-    gather_sums<V, kGatherSums>(lanes, a, first, count);
+  for_counts<V>(a.count, [&](std::int64_t first, std::int64_t count) {
+    with_count<V>(count, [&](auto own) { gather_sums<V, decltype(own)::value>(lanes, a, first); });
   });
 }
 template <class V>
 void gather_taps(const GatherTaps& a) {
-  a.groups.count == 0 ? gather_all<V>(Alone{}, a) : gather_all<V>(Grouped{}, a);
+  if constexpr (kHasGroups<V>) {
+    if (a.groups.count > 0) return gather_all<V>(Grouped{}, a);
+  }
+  gather_all<V>(Alone{}, a);
 }
 
 // Some positions of `vectors` vectors of channels. A function for each number of positions:
@@ -217,7 +266,8 @@ BACKOPS_FLATTEN void gather_positions(Lanes groups, const Source& source, const 
                                       std::int64_t first, std::int64_t first_vector,
                                       std::int64_t vectors, Kind kind, int lanes) {
   using Sum = typename V::Sum;
-  const std::int64_t next = (a.tap_count > 0 ? a.taps[0].source : 0) + kGatherSums * a.source_step;
+  const std::int64_t next =
+      (a.tap_count > 0 ? a.taps[0].source : 0) + a.ahead_bytes / std::int64_t{sizeof(E)};
   for (std::int64_t v = first_vector; v < first_vector + vectors; ++v) {
     V sums[kCount];
     const E* const from = static_cast<const E*>(a.source) + first * a.source_step + v * V::width;
@@ -226,35 +276,45 @@ BACKOPS_FLATTEN void gather_positions(Lanes groups, const Source& source, const 
     gather_some<V>(groups, a.groups, source, a.taps, a.tap_count, from,
                    static_cast<const Sum*>(a.weights) + v * a.weight_pitch, sums);
     E* const target = static_cast<E*>(a.target) + first * a.target_step + v * V::width;
+    const E* read = from + next;
+    E* to = target;
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
-      announce_writing(target + i * a.target_step,
-                       kGatherSums * a.target_step * std::int64_t{sizeof(E)});
-      __builtin_prefetch(from + next + i * a.source_step);
-      store(kind, sums[i], target + i * a.target_step, lanes);
+      announce_writing(to, a.ahead_bytes);
+      __builtin_prefetch(read);
+      store(kind, sums[i], to, lanes);
+      to = advanced(to, a.target_step);
+      read = advanced(read, a.source_step);
     }
   }
 }
 
-template <class V, class E, int kCount, class Lanes, class Source, class Kind>
+// Of some vectors, whole ones or the one that has `lanes`.
+struct VectorRange {
+  std::int64_t first, count;
+  int lanes;
+};
+template <class V, class E, class Lanes, class Source, class Kind>
 void gather_vectors(Lanes groups, const Source& source, const GatherElements& a, std::int64_t first,
-                    std::int64_t count, std::int64_t first_vector, std::int64_t vectors, Kind kind,
-                    int lanes) {
-  if (count == kCount) {
-    gather_positions<V, E, kCount>(groups, source, a, first, first_vector, vectors, kind, lanes);
-  } else if constexpr (kCount > 1) {
-    gather_vectors<V, E, kCount - 1>(groups, source, a, first, count, first_vector, vectors, kind,
-                                     lanes);
-  }
+                    std::int64_t count, const VectorRange& vectors, Kind kind) {
+  with_count<V>(count, [&](auto own) {
+    gather_positions<V, E, decltype(own)::value>(groups, source, a, first, vectors.first,
+                                                 vectors.count, kind, vectors.lanes);
+  });
 }
 
 template <class V, class E, class Lanes, class Kind>
+void gather_inside(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
+                   const VectorRange& vectors, Kind kind) {
+  const WholeSource<V, ElementTap, std::int64_t, Kind> source{a.source_step, kind, vectors.lanes};
+  gather_vectors<V, E>(groups, source, a, first, count, vectors, kind);
+}
+template <class V, class E, class Lanes, class Kind>
 void gather_border(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
-                   std::int64_t first_vector, std::int64_t vectors, Kind kind, int lanes) {
+                   const VectorRange& vectors, Kind kind) {
   const BorderSource<V, Kind> source{a.source_step, a.column_step, a.columns,
-                                     kind,          lanes,         first * a.column_step};
-  gather_vectors<V, E, kGatherSums>(groups, source, a, first, count, first_vector, vectors, kind,
-                                    lanes);
+                                     kind,          vectors.lanes, first * a.column_step};
+  gather_vectors<V, E>(groups, source, a, first, count, vectors, kind);
 }
 
 struct ColumnRange {
@@ -274,34 +334,39 @@ inline ColumnRange columns_of(const ElementTap* taps, std::int64_t count) {
 template <class V, class E, class Lanes>
 void gather_each(Lanes groups, const GatherElements& args) {
   const GatherElements a = args;
-  const std::int64_t whole = a.last_lanes == 0 ? a.vectors : a.vectors - 1;
+  const VectorRange whole{0, a.last_lanes == 0 ? a.vectors : a.vectors - 1, V::width};
+  const VectorRange last{whole.count, 1, a.last_lanes};
   const ColumnRange columns = columns_of(a.taps, a.tap_count);
-  for_even_parts(a.count, kGatherSums, [&](std::int64_t first, std::int64_t count) {
+  for_counts<V>(a.count, [&](std::int64_t first, std::int64_t count) {
     const bool is_inside = columns.least + first * a.column_step >= 0 &&
                            columns.most + (first + count - 1) * a.column_step < a.columns;
-    if (is_inside) {
-      const WholeSource<V, ElementTap, std::int64_t> source{a.source_step};
-      gather_vectors<V, E, kGatherSums>(groups, source, a, first, count, 0, whole, Whole{},
-                                        V::width);
-    } else if constexpr (V::has_masked_stores) {  // the same code as for lanes
-      gather_border<V, E>(groups, a, first, count, 0, whole, Part{}, V::width);
+    if constexpr (V::has_masked_stores) {  // near borders the same code as for some lanes
+      if (is_inside) {
+        gather_inside<V, E>(groups, a, first, count, whole, Whole{});
+        if (last.lanes != 0) gather_inside<V, E>(groups, a, first, count, last, Part{});
+      } else {
+        gather_border<V, E>(groups, a, first, count, whole, Part{});
+        if (last.lanes != 0) gather_border<V, E>(groups, a, first, count, last, Part{});
+      }
     } else {
-      gather_border<V, E>(groups, a, first, count, 0, whole, Whole{}, V::width);
-    }
-    if (a.last_lanes != 0) {
-      gather_border<V, E>(groups, a, first, count, whole, 1, Part{}, a.last_lanes);
+      is_inside ? gather_inside<V, E>(groups, a, first, count, whole, Whole{})
+                : gather_border<V, E>(groups, a, first, count, whole, Whole{});
+      if (last.lanes != 0) gather_border<V, E>(groups, a, first, count, last, Part{});
     }
   });
 }
 template <class V, class E>
 void gather_elements(const GatherElements& a) {
-  a.groups.count == 0 ? gather_each<V, E>(Alone{}, a) : gather_each<V, E>(Grouped{}, a);
+  if constexpr (kHasGroups<V>) {
+    if (a.groups.count > 0) return gather_each<V, E>(Grouped{}, a);
+  }
+  gather_each<V, E>(Alone{}, a);
 }
 
 // What the input is multiplied with: each lane with its own.
 template <class V>
 struct WholeGrad {
-  static constexpr int products = 1;
+  static constexpr int products = 1, most_rows = 8, most_columns = 8;
   static constexpr bool knows_dense = !kIsPortable<V>;
   BACKOPS_INLINE explicit WholeGrad(const LaneGroups&) {}
   BACKOPS_INLINE void load(const typename V::Sum* from, V (&values)[products]) const {
@@ -309,9 +374,10 @@ struct WholeGrad {
   }
 };
 // Or with others of its group, by the first patterns: as many products at once as there are
-// registers for. Dense columns have no code of their own.
+// registers for. Kernels are mostly 3x3, and dense columns have no code of their own.
 template <class V>
 struct SpreadGrad {
+  static constexpr int most_rows = 4, most_columns = 3;
   static constexpr int products = V::registers >= 32 ? 2 : 1;
   static constexpr bool knows_dense = false;
   typename V::Pattern patterns[products];
@@ -398,7 +464,8 @@ void correlate_columns(const CorrelateTaps& a, std::int64_t columns, std::int64_
     }
     return;
   }
-  constexpr int kMostRows = kCorrelateSums / kColumns < 8 ? kCorrelateSums / kColumns : 8;
+  constexpr int kFit = kCorrelateSums / kColumns;
+  constexpr int kMostRows = kFit < Grad::most_rows ? kFit : Grad::most_rows;
   for_even_parts(a.rows, kMostRows, [&](std::int64_t row, std::int64_t rows) {
     correlate_rows<V, Grad, kMostRows, kColumns>(a, row, rows, first_column);
   });
@@ -406,9 +473,8 @@ void correlate_columns(const CorrelateTaps& a, std::int64_t columns, std::int64_
 
 template <class V, class Grad>
 void correlate_vector(const CorrelateTaps& a) {
-  constexpr int kMostColumns = 8;
-  for_even_parts(a.columns, kMostColumns, [&](std::int64_t column, std::int64_t columns) {
-    correlate_columns<V, Grad, kMostColumns>(a, columns, column);
+  for_even_parts(a.columns, Grad::most_columns, [&](std::int64_t column, std::int64_t columns) {
+    correlate_columns<V, Grad, Grad::most_columns>(a, columns, column);
   });
 }
 
@@ -434,7 +500,13 @@ void correlate_taps(const CorrelateTaps& args) {
       a.grad = grad + v * V::width;
       a.input = input + v * V::width;
       a.sums = static_cast<typename V::Sum*>(args.sums) + v * a.sum_pitch;
-      a.groups.count == 0 ? correlate_vector<V, WholeGrad<V>>(a) : correlate_grouped<V>(a);
+      if constexpr (kHasGroups<V>) {
+        if (a.groups.count > 0) {
+          correlate_grouped<V>(a);
+          continue;
+        }
+      }
+      correlate_vector<V, WholeGrad<V>>(a);
     }
   });
 }

@@ -175,7 +175,8 @@ class TestGroups {
 // Calls body(channels) for all groups that vectors hold.
 template <class Body>
 void for_groups(const ConvKernels& k, const Body& body) {
-  for (std::int64_t channels = 1; channels <= k.width; channels *= 2) body(channels);
+  const std::int64_t most = k.has_groups ? k.width : 1;
+  for (std::int64_t channels = 1; channels <= most; channels *= 2) body(channels);
 }
 
 // Steps are in vectors.
@@ -190,8 +191,11 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
   std::vector<GatherTap> list;
   for (std::int64_t t = 0; t < taps; ++t) {
     list.push_back({(random.integer(0, kSpread) - kSpread / 2) * k.width,
-                    random.integer(0, taps + 1) * k.width});
+                    random.integer(0, taps + 1) * k.width, 1});
   }
+  count_neighbours(list.data(), taps, [&](const GatherTap& one, const GatherTap& next) {
+    return next.source == one.source - k.width;
+  });
   const std::int64_t size = ((count - 1) * target_step + 1) * k.width * k.sum_bytes;
   Memory target(size, 0), expected(size, 0);
   const std::int64_t first = kSpread / 2 * k.width;
@@ -234,8 +238,11 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
   std::vector<ElementTap> list;
   for (std::int64_t t = 0; t < rows * taps; ++t) {
     const std::int64_t column = taps / 2 - t % taps;
-    list.push_back({((rows - 1 - t / taps) * columns + column) * step, column, t * k.width});
+    list.push_back({((rows - 1 - t / taps) * columns + column) * step, column, t * k.width, 1});
   }
+  count_neighbours(list.data(), rows * taps, [&](const ElementTap& one, const ElementTap& next) {
+    return column_step == 1 && next.column == one.column - 1;
+  });
   Memory target(count * step * bytes, 0), expected(count * step * bytes, 0);
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -256,7 +263,7 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
   k.gather_elements({source.data(), weights.data(), list.data(), rows * taps, column_step * step,
                      column_step, columns, target.data(), step, count, vectors, weight_pitch,
                      has_bias ? bias.data() : nullptr, static_cast<int>(channels % k.width),
-                     groups.groups()});
+                     groups.groups(), 512});
   CHECK(equal_bytes(target, expected));
 }
 

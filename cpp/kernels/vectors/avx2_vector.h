@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/vectors/loops.h"
 #include "kernels/vectors/scalar.h"
 
 namespace backops {
@@ -177,6 +178,8 @@ struct Vector256 {
 
 using Avx2Vector = Vector256<16>;
 using HalfAvx512Vector = Vector256<32>;
+template <>
+constexpr bool kIsHalf<HalfAvx512Vector> = true;
 
 }  // namespace
 }  // namespace backops

@@ -9,8 +9,9 @@ namespace backops {
 namespace {
 
 // Rows are often two or three vectors long: a call per row would cost as much as the row.
-// Sanitizers check every access, and take minutes to compile what is inlined into one function.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// Sanitizers check every access, and take minutes to compile what is inlined into one function;
+// what is to be small has a quarter less code without.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__OPTIMIZE_SIZE__)
 #define BACKOPS_INLINE inline
 #define BACKOPS_FLATTEN
 #else
@@ -22,6 +23,9 @@ namespace {
 // and code that would save a little time is not worth its size.
 template <class V>
 constexpr bool kIsPortable = false;
+// Whether there are vectors of twice the width beside it.
+template <class V>
+constexpr bool kIsHalf = false;
 
 // Vector stores may alias anything, arguments included: loops work on local copies of theirs, or
 // the compiler would load them again after every store.
@@ -56,12 +60,25 @@ BACKOPS_INLINE void for_overlapping_vectors(std::int64_t columns, const Body& bo
 // would wait for their own sums.
 template <class Body>
 BACKOPS_INLINE void for_even_parts(std::int64_t total, std::int64_t most, const Body& body) {
-  std::int64_t parts = (total + most - 1) / most;
-  for (std::int64_t first = 0; first < total; --parts) {
-    const std::int64_t count = (total - first + parts - 1) / parts;
+  if (total <= 0) return;
+  const std::int64_t parts = (total + most - 1) / most;
+  const std::int64_t least = total / parts, larger = total % parts;
+  for (std::int64_t part = 0, first = 0; part < parts; ++part) {
+    const std::int64_t count = part < larger ? least + 1 : least;
     body(first, count);
     first += count;
   }
+}
+
+// `from + step`, added when it is needed. Compilers would work the places of an unrolled loop out
+// before it, and keep them in memory where registers are too few.
+template <class E>
+BACKOPS_INLINE E* advanced(E* from, std::int64_t step) {
+  from += step;
+#if defined(__GNUC__)
+  asm("" : "+r"(from));
+#endif
+  return from;
 }
 
 template <class V, class E>

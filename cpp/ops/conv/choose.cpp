@@ -72,7 +72,8 @@ std::string refuse_lanes(const ConvTask& task) {
 double lanes_cycles(const ConvTask& task, VectorSize size) {
   const ConvShape& s = task.shape;
   const double products = (s.makes_input ? 1 : 0) + (s.makes_weight ? 1 : 0);
-  const std::int64_t width = width_of(task, size), joined = joined_channels(s, width);
+  const ConvKernels& kernels = conv_kernels(task.cpu.isa(), task.dtype, size);
+  const std::int64_t width = kernels.width, joined = joined_channels(s, kernels);
   const std::int64_t lanes = s.groups * joined;
   const double vectors =
       as_double(ceil_divide(lanes, width)) * s.multiplications() / as_double(lanes);

@@ -39,7 +39,7 @@ template <class Sum>
 class LanesEngine : public ConvEngine {
  public:
   LanesEngine(const ConvTask& task, const ConvKernels& kernels)
-      : s_(LaneOrder<Sum>::problem(task.shape, kernels.width)),
+      : s_(LaneOrder<Sum>::problem(task.shape, kernels)),
         kernels_(kernels),
         copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         order_(task.shape, copy_),
@@ -64,7 +64,7 @@ class LanesEngine : public ConvEngine {
     blocks_of_task_ = std::clamp<std::int64_t>(parts_ * blocks_ / (4 * task.cuts.threads), 1,
                                                std::min({blocks_, kMostBlocksOfTask, at_hand}));
     blocks_at_once_ = std::min(blocks_of_task_, kMostBlocksAtOnce);
-    if (task.rounding == Rounding::none) look_for_places();
+    if (task.rounding == Rounding::none) look_for_places(task.cpu.announce_bytes());
     place_tile();
   }
 
@@ -106,9 +106,10 @@ class LanesEngine : public ConvEngine {
   }
 
  private:
-  void look_for_places() {
+  void look_for_places(std::int64_t ahead_bytes) {
     if (s_.makes_input && InPlaceInput<Sum>::fits(s_)) {
-      input_in_place_ = std::make_unique<const InPlaceInput<Sum>>(s_, kernels_, order_.groups());
+      input_in_place_ =
+          std::make_unique<const InPlaceInput<Sum>>(s_, kernels_, order_.groups(), ahead_bytes);
     }
     // Beside the input product, while what it reads is in the cache.
     if (makes_sums() && (input_in_place_ || !s_.makes_input) &&

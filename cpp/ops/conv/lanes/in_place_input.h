@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "kernels/conv/conv.h"
@@ -13,10 +14,12 @@ namespace backops {
 template <class Sum>
 class InPlaceInput {
  public:
-  InPlaceInput(const ConvShape& shape, const ConvKernels& kernels, const LaneGroups& groups)
+  InPlaceInput(const ConvShape& shape, const ConvKernels& kernels, const LaneGroups& groups,
+               std::int64_t ahead_bytes)
       : s_(shape),
         kernels_(kernels),
         groups_(groups),
+        ahead_bytes_(ahead_bytes),
         element_bytes_(static_cast<std::int64_t>(size_of(kernels.dtype))),
         rows_axis_(rows_axis(shape)) {
     for (int axis = 0; axis < kMaxConvRank; ++axis) {
@@ -114,6 +117,11 @@ class InPlaceInput {
     const auto* const taps = reinterpret_cast<const ElementTap*>(work.buffers.scratch);
     const std::int64_t tap_count = list_taps(work, source, slices, rows, columns);
     const ConvAxis& along = axes_[2];
+    const std::int64_t source_step = along.plane_stride * source.step[2];
+    // Positions of many channels are as far apart.
+    constexpr std::int64_t kPositionsAhead = 8;
+    const std::int64_t ahead =
+        std::max(ahead_bytes_, kPositionsAhead * std::abs(source_step) * element_bytes_);
     for (std::int64_t d = slices.positions.begin; d < slices.positions.end; ++d) {
       for (std::int64_t h = rows.positions.begin; h < rows.positions.end; ++h) {
         const std::int64_t from = start_of(0, slices.own, d) * source.step[0] +
@@ -122,10 +130,11 @@ class InPlaceInput {
         const std::int64_t to = result_of(0, slices.own, d) * target.step[0] +
                                 result_of(1, rows.own, h) * target.step[1] +
                                 result_of(2, columns, 0) * target.step[2];
-        kernels_.gather_elements(
-            {source.at(from), work.weights, taps, tap_count, along.plane_stride * source.step[2],
-             along.plane_stride, along.all_outputs, target.at(to), along.stride * target.step[2],
-             columns.count, work.blocks, work.weight_pitch, work.bias, last_lanes(work), groups_});
+        kernels_.gather_elements({source.at(from), work.weights, taps, tap_count,
+                                  along.plane_stride * source.step[2], along.plane_stride,
+                                  along.all_outputs, target.at(to), along.stride * target.step[2],
+                                  columns.count, work.blocks, work.weight_pitch, work.bias,
+                                  last_lanes(work), groups_, ahead});
       }
     }
   }
@@ -156,11 +165,16 @@ class InPlaceInput {
         for (std::size_t begin = 0; begin < std::min(step, columns.taps.size()); ++begin) {
           for (std::size_t w = begin; w < columns.taps.size(); w += step) {
             taps[count++] = {-back - columns.backs[w] * source.step[2], first - columns.backs[w],
-                             (row + columns.taps[w]) * kernels_.width};
+                             (row + columns.taps[w]) * kernels_.width, 1};
           }
         }
       }
     }
+    // The last tap of a row and the first of the next may lie as far apart.
+    count_neighbours(taps, count, [&](const ElementTap& one, const ElementTap& next) {
+      return next.source == one.source - axes_[2].plane_stride * source.step[2] &&
+             next.column == one.column - axes_[2].plane_stride;
+    });
     return count;
   }
 
@@ -173,6 +187,7 @@ class InPlaceInput {
   const ConvShape s_;
   const ConvKernels& kernels_;
   const LaneGroups groups_;
+  const std::int64_t ahead_bytes_;
   const std::int64_t element_bytes_;
   const int rows_axis_;
   std::vector<ConvAxis> axes_;

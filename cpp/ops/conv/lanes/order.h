@@ -17,9 +17,9 @@
 namespace backops {
 
 // Channels of a group that are lanes side by side; 1 where a lane is a group.
-inline std::int64_t joined_channels(const ConvShape& s, std::int64_t width) {
-  const std::int64_t channels = s.group_inputs();
-  const bool fill_vectors = channels < width && width % channels == 0;
+inline std::int64_t joined_channels(const ConvShape& s, const ConvKernels& kernels) {
+  const std::int64_t channels = s.group_inputs(), width = kernels.width;
+  const bool fill_vectors = kernels.has_groups && channels < width && width % channels == 0;
   return fill_vectors && channels == s.group_outputs() ? channels : 1;
 }
 
@@ -31,7 +31,7 @@ class LaneOrder {
         outputs_(shape.group_outputs()),
         taps_(shape.taps()),
         width_(copy.kernels().width),
-        joined_(joined_channels(shape, width_)),
+        joined_(joined_channels(shape, copy.kernels())),
         copy_(shape, copy) {
     for (std::int64_t i = 0; is_joined() && i < joined_ * width_; ++i) {
       const std::int64_t channel = i / width_, lane = i % width_;
@@ -40,9 +40,9 @@ class LaneOrder {
   }
 
   // The problem whose groups are the lanes.
-  static ConvShape problem(const ConvShape& shape, std::int64_t width) {
+  static ConvShape problem(const ConvShape& shape, const ConvKernels& kernels) {
     ConvShape own = shape;
-    if (joined_channels(shape, width) > 1) own.groups = shape.inputs;
+    if (joined_channels(shape, kernels) > 1) own.groups = shape.inputs;
     return own;
   }
 

@@ -133,10 +133,16 @@ class GroupTaps {
               d.shifts[i] * box.step[0] + h.shifts[j] * box.step[1] + w.shifts[k];
           const std::int64_t plane = planes.index(d.planes[i], h.planes[j], w.planes[k]);
           taps_.push_back(
-              {(plane * outputs + output) * volume - back * width_, (weight + tap) * width_});
+              {(plane * outputs + output) * volume - back * width_, (weight + tap) * width_, 1});
           places_.push_back(
               {{d.shifts[i], h.shifts[j], w.shifts[k]}, {d.planes[i], h.planes[j], w.planes[k]}});
         }
+        // Of one row: others may be left out.
+        const auto count = static_cast<std::int64_t>(w.taps.size());
+        count_neighbours(taps_.data() + taps_.size() - w.taps.size(), count,
+                         [this](const GatherTap& one, const GatherTap& next) {
+                           return next.source == one.source - width_;
+                         });
       }
     }
   }
