@@ -68,7 +68,8 @@ class RowWords {
         rows_(rows),
         staged_(staged),
         target_(target),
-        has_channels_inside_(follow_each_other_ && tensor.channel_stride_bytes == kBytes &&
+        has_channels_inside_((follow_each_other_ || has_whole_words(joined, target)) &&
+                             tensor.channel_stride_bytes == kBytes &&
                              tensor.stride_bytes[2] % kBytes == 0) {}
 
   // Numbers that wait of so many rows and channels: the last words end beyond the last row.
@@ -82,7 +83,10 @@ class RowWords {
     const auto number_at = [&](std::int64_t element) {
       return std::clamp<std::int64_t>(ceil_divide(element - line.first, line.stride), 0, numbers_);
     };
-    if (!follow_each_other_) return stage_joined(image, d, h, row);
+    if (!follow_each_other_) {
+      const char* const first = tensor_.at(image, channels_.begin, d, h, 0);
+      return has_channels_inside_ ? pair_joined(first, row) : stage_joined(first, row);
+    }
     const Range inside{number_at(0), std::max(number_at(0), number_at(line.size))};
     const char* const from = tensor_.at(image, channels_.begin, d, h, 0) +
                              (line.first + inside.begin * line.stride) * tensor_.stride_bytes[2];
@@ -134,19 +138,34 @@ class RowWords {
   }
 
   // All of a row, one of its rows after the other.
-  void stage_joined(std::int64_t image, std::int64_t d, std::int64_t h, std::int64_t row) const {
-    for (std::int64_t c = 0; c < channels(); ++c) {
-      BFloat16* const to = staged_ + c * staged_pitch() + row * numbers_;
-      const char* const from = tensor_.at(image, channels_.begin + c, d, h, 0);
-      for (std::int64_t i = 0; i < joined_.count * joined_.size; ++i) {
-        std::memcpy(to + i,
-                    from + i / joined_.size * joined_.stride_bytes +
-                        i % joined_.size * tensor_.stride_bytes[2],
-                    sizeof(BFloat16));
+  void stage_joined(const char* first, std::int64_t row) const {
+    const std::int64_t size = joined_.count * joined_.size, step = tensor_.stride_bytes[2];
+    for (std::int64_t c = 0; c < channels(); ++c, first += tensor_.channel_stride_bytes) {
+      BFloat16* to = staged_ + c * staged_pitch() + row * numbers_;
+      const char* from = first;
+      for (std::int64_t i = 0; i < joined_.count; ++i, from += joined_.stride_bytes) {
+        for (std::int64_t q = 0; q < joined_.size; ++q) {
+          std::memcpy(to++, from + q * step, sizeof(BFloat16));
+        }
       }
-      const std::int64_t size = joined_.count * joined_.size;
-      std::fill_n(to + size, numbers_ - size, BFloat16{});
+      std::fill_n(to, numbers_ - size, BFloat16{});
     }
+  }
+
+  // No word has numbers of two of the rows.
+  static bool has_whole_words(const JoinedRows& joined, const WordTarget& target) {
+    return target.every == kPair && joined.size % kPair == 0 && joined.stride_bytes % kBytes == 0;
+  }
+  void pair_joined(const char* first, std::int64_t row) const {
+    const std::int64_t words = joined_.size / kPair, step = tensor_.stride_bytes[2] / kBytes;
+    for (std::int64_t i = 0; i < joined_.count; ++i, first += joined_.stride_bytes) {
+      for_blocks([&](std::int64_t c, std::int64_t count, float* to) {
+        pairs_.pair({reinterpret_cast<const BFloat16*>(first) + c, step, count,
+                     to + row_at(row) + i * words * target_.pitch, words, kPair * step,
+                     target_.pitch});
+      });
+    }
+    put_zeros(row, {joined_.count * joined_.size, numbers_});
   }
 
   // Calls body(first channel, channels, words) for each block.
