@@ -267,15 +267,13 @@ double pairs_cycles(const ConvTask& task, VectorSize size) {
     own.shape = with_joined_rows(task.shape);
     return position_pair_cycles(own, size, own.shape.group_inputs(), kPackingCycles);
   }
-  // Of a run for as many positions as there are registers for.
-  constexpr double kRunCycles = 16, kPositions = 14;
+  // Runs of small groups are as short as the pairs are few.
+  constexpr double kShortRuns = 1.3;
   ConvTask own = task;
   own.shape = of_pairs(task.shape);
-  const double width = as_double(width_of(task, size));
-  const double vectors = std::min(2.0, std::ceil(as_double(own.shape.group_inputs()) / width));
-  const double run = cycles_of_vectors(
-      task, kPositions * vectors * std::min(as_double(own.shape.group_outputs()), width), size, 1);
-  return blocks_cycles(own, size) * (1 + kRunCycles / run);
+  const bool is_part =
+      task.shape.groups > 1 && task.shape.group_inputs() < width_of(task, VectorSize::full);
+  return blocks_cycles(own, size) * (is_part ? kShortRuns : 1);
 }
 
 std::unique_ptr<const ConvEngine> make_pairs(const ConvTask& task, VectorSize size) {
