@@ -242,9 +242,10 @@ BACKOPS_INLINE void gather_sums(Lanes lanes, const GatherTaps& a, std::int64_t f
   for (int i = 0; i < kCount; ++i) sums[i].store(target + i * a.target_step);
 }
 
+// No copy of the arguments: rows are short, and vectors of what was written in smaller pieces just
+// before are slow to load.
 template <class V, class Lanes>
-BACKOPS_FLATTEN void gather_all(Lanes lanes, const GatherTaps& args) {
-  const GatherTaps a = args;
+BACKOPS_FLATTEN void gather_all(Lanes lanes, const GatherTaps& a) {
   for_counts<V>(a.count, [&](std::int64_t first, std::int64_t count) {
     with_count<V>(count, [&](auto own) { gather_sums<V, decltype(own)::value>(lanes, a, first); });
   });
@@ -332,8 +333,7 @@ inline ColumnRange columns_of(const ElementTap* taps, std::int64_t count) {
 // All vectors of a few positions, then the next ones: as they lie in memory. Positions near borders
 // have no parts of their own: shorter ones, which share less, took more time than they saved.
 template <class V, class E, class Lanes>
-void gather_each(Lanes groups, const GatherElements& args) {
-  const GatherElements a = args;
+void gather_each(Lanes groups, const GatherElements& a) {
   const VectorRange whole{0, a.last_lanes == 0 ? a.vectors : a.vectors - 1, V::width};
   const VectorRange last{whole.count, 1, a.last_lanes};
   const ColumnRange columns = columns_of(a.taps, a.tap_count);
