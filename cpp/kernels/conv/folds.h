@@ -13,7 +13,7 @@ namespace {
 // Every so many folds, which do not overlap: what was just stored would be late to be loaded.
 template <class V>
 void add_folds(const AddFolds& args) {
-  const AddFolds a = args;
+  const AddFolds a = copied(args);
   const auto* const folds = static_cast<const typename V::Sum*>(a.folds);
   auto* const row = static_cast<typename V::Sum*>(a.row);
   const int numbers = static_cast<int>(a.numbers);
@@ -51,7 +51,7 @@ template <class V, int kChannels>
 std::int64_t interleave_vectors(const Interleave& args) {
   using Sum = typename V::Sum;
   static constexpr InterleaveTable<V::width, kChannels> table;
-  const Interleave a = args;
+  const Interleave a = copied(args);
   std::int64_t i = 0;
   for (; i + V::width <= a.count; i += V::width) {
     const Sum* const from = static_cast<const Sum*>(a.from) + i;
@@ -72,7 +72,7 @@ std::int64_t interleave_vectors(const Interleave& args) {
 template <class V>
 void interleave(const Interleave& args) {
   using Sum = typename V::Sum;
-  const Interleave a = args;
+  const Interleave a = copied(args);
   std::int64_t done = 0;
   if (a.channels == 2) done = interleave_vectors<V, 2>(a);
   if (a.channels == 3) done = interleave_vectors<V, 3>(a);

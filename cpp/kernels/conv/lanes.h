@@ -71,7 +71,7 @@ class SumPlaces {
 template <class V, class E>
 BACKOPS_FLATTEN void to_lanes_transposed(const LaneCopy& args) {
   using Sum = typename V::Sum;
-  const LaneCopy a = args;
+  const LaneCopy a = copied(args);
   for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
                         std::int64_t p, int positions) {
     const char* from = a.elements + c * a.channel_stride_bytes + p * std::int64_t{sizeof(E)};
@@ -95,7 +95,7 @@ BACKOPS_FLATTEN void to_lanes_transposed(const LaneCopy& args) {
 template <class V, class E>
 BACKOPS_FLATTEN void from_lanes_transposed(const LaneCopy& args) {
   using Sum = typename V::Sum;
-  const LaneCopy a = args;
+  const LaneCopy a = copied(args);
   for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
                         std::int64_t p, int positions) {
     const Sum* const from = static_cast<const Sum*>(a.sums) + c / V::width * a.vector_pitch;
@@ -128,7 +128,7 @@ constexpr std::int64_t kPositionsAhead = 32;
 template <class V, class E>
 BACKOPS_FLATTEN void to_lanes_aligned(const LaneCopy& args) {
   using Sum = typename V::Sum;
-  const LaneCopy a = args;
+  const LaneCopy a = copied(args);
   const std::int64_t ahead = kPositionsAhead * a.position_stride_bytes;
   SumPlaces places(a, 0);
   for (std::int64_t p = 0; p < a.positions; ++p) {
@@ -150,7 +150,7 @@ BACKOPS_INLINE V plus_bias(Kind kind, const LaneCopy& a, std::int64_t c, int cou
 template <class V, class E>
 BACKOPS_FLATTEN void from_lanes_aligned(const LaneCopy& args) {
   using Sum = typename V::Sum;
-  const LaneCopy a = args;
+  const LaneCopy a = copied(args);
   const std::int64_t ahead = kPositionsAhead * a.position_stride_bytes;
   SumPlaces places(a, 0);
   for (std::int64_t p = 0; p < a.positions; ++p) {

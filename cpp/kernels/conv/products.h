@@ -155,7 +155,7 @@ BACKOPS_INLINE void for_run(const BlockRun& run, const RowEnds& ends, const Body
 template <class V, class Pitch, int kRows, int kVectors, class Twins, class To>
 void multiply_some(const BlockProducts& args, const RowEnds& ends, const LeftNumber<V>* left,
                    To* to, const typename V::Sum* bias) {
-  const BlockProducts a = args;
+  const BlockProducts a = copied(args);
   const Pitch pitch(args);
   Sums<V, kRows, kVectors> sums;
   Twins twins;
@@ -193,7 +193,7 @@ void multiply_up_to(const BlockProducts& a, const RowEnds& ends, std::int64_t ro
 
 template <class V, class Pitch, int kMostRows, int kVectors, bool kTwins, class To>
 void multiply_vectors(const BlockProducts& args) {
-  const BlockProducts a = args;
+  const BlockProducts a = copied(args);
   const Pitch pitch(args);
   const auto* const left = static_cast<const LeftNumber<V>*>(a.left);
   auto* const to = static_cast<To*>(a.sums);

@@ -513,7 +513,7 @@ void correlate_taps(const CorrelateTaps& args) {
 
 template <class V>
 void sum_lanes(const SumLanes& args) {
-  const SumLanes a = args;
+  const SumLanes a = copied(args);
   constexpr int kChains = 4;  // additions that do not wait for each other
   const auto* from = static_cast<const typename V::Sum*>(a.source);
   auto* const to = static_cast<typename V::Sum*>(a.sums);

@@ -34,7 +34,7 @@ BACKOPS_INLINE V load_pair(Kind kind, const char* from, std::int64_t channel_str
 
 template <class V>
 BACKOPS_FLATTEN void to_pairs_transposed(const LaneCopy& args) {
-  const LaneCopy all = args;
+  const LaneCopy all = copied(args);
   LaneCopy a = all;
   a.channels = (all.channels + 1) / 2;
   for_squares<V>(a, [&](auto channel_kind, std::int64_t c, int channels, auto position_kind,
@@ -73,7 +73,7 @@ BACKOPS_INLINE void to_pairs_by_position(const LaneCopy& a, const Bring& bring) 
 
 template <class V>
 BACKOPS_FLATTEN void to_pairs_aligned(const LaneCopy& args) {
-  const LaneCopy a = args;
+  const LaneCopy a = copied(args);
   const std::int64_t ahead = kPositionsAhead * a.position_stride_bytes;
   to_pairs_by_position<V>(a, [ahead](const char* from, float* to, int count) {
     __builtin_prefetch(from + ahead);
@@ -83,7 +83,7 @@ BACKOPS_FLATTEN void to_pairs_aligned(const LaneCopy& args) {
 
 template <class V>
 void to_pairs_collected(const LaneCopy& args) {
-  const LaneCopy a = args;
+  const LaneCopy a = copied(args);
   to_pairs_by_position<V>(a, [&a](const char* from, float* to, int count) {
     BFloat16 numbers[2 * V::width] = {};
     for (int i = 0; i < count; ++i) {
@@ -103,7 +103,7 @@ void to_pairs(const LaneCopy& a) {
 
 template <class V>
 void pack_pair_rows(const PackPairRows& args) {
-  const PackPairRows a = args;
+  const PackPairRows a = copied(args);
   for (std::int64_t j = 0; j < a.pairs; ++j) {
     const float* const from = a.from + 2 * j * a.from_step;
     for (std::int64_t c = 0; c < a.width; c += V::width) {
@@ -115,7 +115,7 @@ void pack_pair_rows(const PackPairRows& args) {
 
 template <class V>
 void pair_numbers(const PairNumbers& args) {
-  const PairNumbers a = args;
+  const PairNumbers a = copied(args);
   const BFloat16* from = a.from;
   float* to = a.to;
   for (std::int64_t r = 0; r < a.rows; ++r, from += a.row_step, to += a.to_step) {
@@ -129,7 +129,7 @@ void pair_numbers(const PairNumbers& args) {
 
 template <class V>
 void join_taps(const JoinTaps& args) {
-  const JoinTaps a = args;
+  const JoinTaps a = copied(args);
   for (std::int64_t j = 0; j < a.pairs; ++j) {
     for (std::int64_t tap = 0; tap < a.taps; ++tap) {
       const std::int64_t first = 2 * j * a.taps + tap, second = first + a.taps;

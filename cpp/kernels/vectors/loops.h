@@ -28,7 +28,24 @@ template <class V>
 constexpr bool kIsHalf = false;
 
 // Vector stores may alias anything, arguments included: loops work on local copies of theirs, or
-// the compiler would load them again after every store.
+// the compiler would load them again after every store. Copied word by word: loading a vector of
+// what was written in words just before waits until these have left for the cache.
+template <class Args>
+BACKOPS_INLINE Args copied(const Args& args) {
+  using Word = std::uint64_t;
+  static_assert(sizeof(Args) % sizeof(Word) == 0, "arguments are words");
+  Args own;
+#pragma GCC unroll 32
+  for (unsigned i = 0; i < sizeof(Args); i += sizeof(Word)) {
+    Word word;
+    __builtin_memcpy(&word, reinterpret_cast<const char*>(&args) + i, sizeof word);
+#if defined(__GNUC__)
+    asm("" : "+r"(word));
+#endif
+    __builtin_memcpy(reinterpret_cast<char*>(&own) + i, &word, sizeof word);
+  }
+  return own;
+}
 
 // Calls body(Whole, j, lanes) for whole vectors, then body(Part, j, rest) for what remains.
 struct Whole {};
