@@ -94,6 +94,7 @@ struct GatherElements {
   int last_lanes;
   LaneGroups groups;  // the source is spread
   std::int64_t ahead_bytes;
+  bool are_weights_finite;  // then they may be multiplied with zeros
 };
 
 // sums[(r * sum_columns + c) * width + v * sum_pitch] += sum over j of grad[j * grad_step + v *

@@ -93,7 +93,7 @@ struct WholeSource {
   BACKOPS_INLINE static std::int64_t column_before(std::int64_t column) { return column; }
   BACKOPS_INLINE static bool has(std::int64_t) { return true; }
   template <class E>
-  BACKOPS_INLINE V load(const E* from) const {
+  BACKOPS_INLINE V load(const E* from, std::int64_t) const {
     return backops::load<V>(kind, from, lanes);
   }
 };
@@ -119,11 +119,12 @@ BACKOPS_INLINE const typename V::Sum* behind(const typename V::Sum* from, int co
   return from + count * V::width;
 }
 
-// Where some columns are not there, or some lanes.
-template <class V, class Kind>
+// Where some columns are not there. Finite weights may meet zeros in their place, which are chosen
+// without a jump; others leave them out.
+template <class V, class Kind, bool kReadsZeros>
 struct BorderSource {
   using Tap = ElementTap;
-  static constexpr int kMostTaps = neighbours_for<V, ElementTap, Kind>();
+  static constexpr int kMostTaps = kReadsZeros ? neighbours_for<V, ElementTap, Kind>() : 1;
   std::int64_t step, column_step, columns;
   Kind kind;
   int lanes;
@@ -135,12 +136,21 @@ struct BorderSource {
   BACKOPS_INLINE std::int64_t column_before(std::int64_t column) const {
     return column - column_step;
   }
-  BACKOPS_INLINE bool has(std::int64_t column) const {
+  BACKOPS_INLINE bool is_there(std::int64_t column) const {
     return static_cast<std::uint64_t>(column) < static_cast<std::uint64_t>(columns);
   }
+  BACKOPS_INLINE bool has(std::int64_t column) const { return kReadsZeros || is_there(column); }
   template <class E>
-  BACKOPS_INLINE V load(const E* from) const {
-    return backops::load<V>(kind, from, lanes);
+  BACKOPS_INLINE V load(const E* from, std::int64_t column) const {
+    return backops::load<V>(kind, kReadsZeros ? or_zeros(from, column) : from, lanes);
+  }
+  template <class E>
+  BACKOPS_INLINE const E* or_zeros(const E* from, std::int64_t column) const {
+    alignas(64) static constexpr unsigned char kZeros[64] = {};
+    const auto wanted = -static_cast<std::uintptr_t>(is_there(column));
+    const auto zeros = reinterpret_cast<std::uintptr_t>(kZeros);
+    return reinterpret_cast<const E*>(zeros +
+                                      ((reinterpret_cast<std::uintptr_t>(from) - zeros) & wanted));
   }
 };
 
@@ -153,15 +163,17 @@ struct SpreadSource : Source {
   BACKOPS_INLINE SpreadSource(const Source& source, const std::int32_t* lanes)
       : Source(source), pattern(V::load_pattern(lanes)) {}
   template <class E>
-  BACKOPS_INLINE V load(const E* from) const {
-    return Source::load(from).permuted(pattern);
+  BACKOPS_INLINE V load(const E* from, std::int64_t column) const {
+    return Source::load(from, column).permuted(pattern);
   }
 };
 
 template <class V, int kLast, class Source, class E, int kTaps, int kCount>
 BACKOPS_INLINE void add_values(const Source& source, const E* from, std::int64_t column,
                                const V (&weights)[kTaps], V (&sums)[kCount]) {
-  if (source.has(column)) add_value<V, kLast, 0>(source.load(from), weights, sums);
+  if (source.has(column)) {
+    add_value<V, kLast, 0>(in_register(source.load(from, column)), weights, sums);
+  }
   if constexpr (kLast > 1 - kTaps) {
     add_values<V, kLast - 1>(source, before(from, source.step), source.column_before(column),
                              weights, sums);
@@ -180,25 +192,43 @@ BACKOPS_INLINE void add_neighbours(const Source& source, const typename Source::
                             source.column_of(taps[0], kCount - 1), own, sums);
 }
 
+// Of the neighbours that begin with this tap, how many are summed together.
+template <int kMost, class Tap>
+BACKOPS_INLINE int together(const Tap& tap) {
+  const int count = tap.neighbours < kMost ? static_cast<int>(tap.neighbours) : kMost;
+  return count > 2 && count % 2 == 0 ? count - 1 : count;
+}
+
+// As many rows of taps as have so many neighbours; where the next ones begin. Choosing the code
+// anew for each row took longer than what it computes.
 template <class V, int kTaps, class Source, class E, int kCount>
-BACKOPS_INLINE void add_up_to(const Source& source, int count, const typename Source::Tap* taps,
-                              const E* first, const typename V::Sum* weights, V (&sums)[kCount]) {
-  if (count == kTaps) return add_neighbours<V, kTaps>(source, taps, first, weights, sums);
-  if constexpr (kTaps > 1) {
-    add_up_to<V, (kTaps > 3 ? kTaps - 2 : kTaps - 1)>(source, count, taps, first, weights, sums);
+BACKOPS_INLINE const typename Source::Tap* add_rows(const Source& source, int count,
+                                                    const typename Source::Tap* tap,
+                                                    const typename Source::Tap* end, const E* first,
+                                                    const typename V::Sum* weights,
+                                                    V (&sums)[kCount]) {
+  constexpr int kMost = kCount < 4 ? 1 : Source::kMostTaps;  // few sums share little
+  if (count == kTaps) {
+    do {
+      add_neighbours<V, kTaps>(source, tap, first, weights, sums);
+      tap += kTaps;
+    } while (tap != end && together<kMost>(*tap) == kTaps);
+    return tap;
   }
+  if constexpr (kTaps > 1) {
+    constexpr int kFewer = kTaps > 3 ? kTaps - 2 : kTaps - 1;
+    return add_rows<V, kFewer>(source, count, tap, end, first, weights, sums);
+  }
+  return end;
 }
 
 template <class V, class Source, class E, int kCount>
 BACKOPS_INLINE void add_taps(const Source& source, const typename Source::Tap* tap,
                              std::int64_t tap_count, const E* first, const typename V::Sum* weights,
                              V (&sums)[kCount]) {
-  constexpr int kMost = kCount < 4 ? 1 : Source::kMostTaps;  // few sums share little
+  constexpr int kMost = kCount < 4 ? 1 : Source::kMostTaps;
   for (const typename Source::Tap* const end = tap + tap_count; tap != end;) {
-    int count = tap->neighbours < kMost ? static_cast<int>(tap->neighbours) : kMost;
-    if (count > 2 && count % 2 == 0) --count;
-    add_up_to<V, kMost>(source, count, tap, first, weights, sums);
-    tap += count;
+    tap = add_rows<V, kMost>(source, together<kMost>(*tap), tap, end, first, weights, sums);
   }
 }
 
@@ -267,26 +297,37 @@ BACKOPS_FLATTEN void gather_positions(Lanes groups, const Source& source, const 
                                       std::int64_t first, std::int64_t first_vector,
                                       std::int64_t vectors, Kind kind, int lanes) {
   using Sum = typename V::Sum;
+  // Copies, or each store would have them loaded again.
+  const Source own = source;
+  const LaneGroups own_groups = a.groups;
+  const std::int64_t source_step = a.source_step, target_step = a.target_step;
+  const std::int64_t ahead = a.ahead_bytes, tap_count = a.tap_count, pitch = a.weight_pitch;
+  const ElementTap* const taps = a.taps;
+  const auto* weights = static_cast<const Sum*>(a.weights) + first_vector * pitch;
+  const auto* bias = static_cast<const Sum*>(a.bias);
+  if (bias != nullptr) bias += first_vector * pitch;
+  const E* from = static_cast<const E*>(a.source) + first * source_step + first_vector * V::width;
+  E* target = static_cast<E*>(a.target) + first * target_step + first_vector * V::width;
   const std::int64_t next =
-      (a.tap_count > 0 ? a.taps[0].source : 0) + a.ahead_bytes / std::int64_t{sizeof(E)};
-  for (std::int64_t v = first_vector; v < first_vector + vectors; ++v) {
+      (tap_count > 0 ? taps[0].source : 0) + ahead / std::int64_t{sizeof(E)};
+  for (std::int64_t v = 0; v < vectors; ++v) {
     V sums[kCount];
-    const E* const from = static_cast<const E*>(a.source) + first * a.source_step + v * V::width;
-    const auto* const bias = static_cast<const Sum*>(a.bias);
-    begin_sums<V>(bias == nullptr ? nullptr : bias + v * a.weight_pitch, sums);
-    gather_some<V>(groups, a.groups, source, a.taps, a.tap_count, from,
-                   static_cast<const Sum*>(a.weights) + v * a.weight_pitch, sums);
-    E* const target = static_cast<E*>(a.target) + first * a.target_step + v * V::width;
+    begin_sums<V>(bias, sums);
+    gather_some<V>(groups, own_groups, own, taps, tap_count, from, weights, sums);
     const E* read = from + next;
     E* to = target;
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
-      announce_writing(to, a.ahead_bytes);
+      announce_writing(to, ahead);
       __builtin_prefetch(read);
       store(kind, sums[i], to, lanes);
-      to = advanced(to, a.target_step);
-      read = advanced(read, a.source_step);
+      to = advanced(to, target_step);
+      read = advanced(read, source_step);
     }
+    weights += pitch;
+    if (bias != nullptr) bias += pitch;
+    from += V::width;
+    target += V::width;
   }
 }
 
@@ -313,9 +354,20 @@ void gather_inside(Lanes groups, const GatherElements& a, std::int64_t first, st
 template <class V, class E, class Lanes, class Kind>
 void gather_border(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
                    const VectorRange& vectors, Kind kind) {
-  const BorderSource<V, Kind> source{a.source_step, a.column_step, a.columns,
-                                     kind,          vectors.lanes, first * a.column_step};
+  const BorderSource<V, Kind, true> source{a.source_step, a.column_step, a.columns,
+                                           kind,          vectors.lanes, first * a.column_step};
   gather_vectors<V, E>(groups, source, a, first, count, vectors, kind);
+}
+// Weights that are not finite are rare: one position at a time will do.
+template <class V, class E, class Lanes>
+void gather_carefully(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
+                      const VectorRange& vectors) {
+  for (std::int64_t j = first; j < first + count; ++j) {
+    const BorderSource<V, Part, false> source{a.source_step, a.column_step, a.columns,
+                                              Part{},        vectors.lanes, j * a.column_step};
+    gather_positions<V, E, 1>(groups, source, a, j, vectors.first, vectors.count, Part{},
+                              vectors.lanes);
+  }
 }
 
 struct ColumnRange {
@@ -335,23 +387,23 @@ inline ColumnRange columns_of(const ElementTap* taps, std::int64_t count) {
 template <class V, class E, class Lanes>
 void gather_each(Lanes groups, const GatherElements& a) {
   const VectorRange whole{0, a.last_lanes == 0 ? a.vectors : a.vectors - 1, V::width};
-  const VectorRange last{whole.count, 1, a.last_lanes};
+  const VectorRange last{whole.count, a.last_lanes == 0 ? 0 : 1, a.last_lanes};
   const ColumnRange columns = columns_of(a.taps, a.tap_count);
   for_counts<V>(a.count, [&](std::int64_t first, std::int64_t count) {
     const bool is_inside = columns.least + first * a.column_step >= 0 &&
                            columns.most + (first + count - 1) * a.column_step < a.columns;
-    if constexpr (V::has_masked_stores) {  // near borders the same code as for some lanes
-      if (is_inside) {
-        gather_inside<V, E>(groups, a, first, count, whole, Whole{});
-        if (last.lanes != 0) gather_inside<V, E>(groups, a, first, count, last, Part{});
-      } else {
-        gather_border<V, E>(groups, a, first, count, whole, Part{});
-        if (last.lanes != 0) gather_border<V, E>(groups, a, first, count, last, Part{});
-      }
+    if (!is_inside && !a.are_weights_finite) {
+      gather_carefully<V, E>(groups, a, first, count, whole);
+      gather_carefully<V, E>(groups, a, first, count, last);
+      return;
+    }
+    is_inside ? gather_inside<V, E>(groups, a, first, count, whole, Whole{})
+              : gather_border<V, E>(groups, a, first, count, whole, Whole{});
+    if (last.count == 0) return;
+    if (V::has_masked_stores && is_inside) {
+      gather_inside<V, E>(groups, a, first, count, last, Part{});
     } else {
-      is_inside ? gather_inside<V, E>(groups, a, first, count, whole, Whole{})
-                : gather_border<V, E>(groups, a, first, count, whole, Whole{});
-      if (last.lanes != 0) gather_border<V, E>(groups, a, first, count, last, Part{});
+      gather_border<V, E>(groups, a, first, count, last, Part{});
     }
   });
 }

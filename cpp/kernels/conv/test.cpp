@@ -243,7 +243,8 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
   count_neighbours(list.data(), rows * taps, [&](const ElementTap& one, const ElementTap& next) {
     return column_step == 1 && next.column == one.column - 1;
   });
-  Memory target(count * step * bytes, 0), expected(count * step * bytes, 0);
+  const std::int64_t target_bytes = count * step * bytes;
+  Memory target(target_bytes, 0), careful(target_bytes, 0), expected(target_bytes, 0);
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t own = c / k.width * weight_pitch + c % k.width;
@@ -260,11 +261,16 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
       write_element(k.dtype, sum + 0.0, expected.data() + (j * step + c) * bytes);
     }
   }
-  k.gather_elements({source.data(), weights.data(), list.data(), rows * taps, column_step * step,
-                     column_step, columns, target.data(), step, count, vectors, weight_pitch,
-                     has_bias ? bias.data() : nullptr, static_cast<int>(channels % k.width),
-                     groups.groups(), 512});
+  GatherElements args{source.data(), weights.data(), list.data(), rows * taps, column_step * step,
+                      column_step, columns, target.data(), step, count, vectors, weight_pitch,
+                      has_bias ? bias.data() : nullptr, static_cast<int>(channels % k.width),
+                      groups.groups(), 512, true};
+  k.gather_elements(args);
   CHECK(equal_bytes(target, expected));
+  args.target = careful.data();
+  args.are_weights_finite = false;
+  k.gather_elements(args);
+  CHECK(equal_bytes(careful, expected));
 }
 
 // Steps are in vectors.

@@ -98,6 +98,17 @@ BACKOPS_INLINE E* advanced(E* from, std::int64_t step) {
   return from;
 }
 
+// A vector that is used several times: compilers would load it again for each.
+template <class V>
+BACKOPS_INLINE V in_register(V vector) {
+#if defined(__GNUC__) && defined(__x86_64__)
+  if constexpr (!kIsPortable<V>) asm("" : "+v"(vector.value));
+#elif defined(__GNUC__) && defined(__aarch64__)
+  if constexpr (!kIsPortable<V>) asm("" : "+w"(vector.value));
+#endif
+  return vector;
+}
+
 template <class V, class E>
 BACKOPS_INLINE V load(Whole, const E* from, int) {
   return V::load(from);

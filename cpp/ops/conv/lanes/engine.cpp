@@ -189,6 +189,15 @@ class LanesEngine : public ConvEngine {
       copy_.bring_bias(own, {0, groups.size()}, to);
     }
   }
+  const Sum* finite_flag(const ConvBuffers& b, std::int64_t block) const {
+    return packed_weights(b, block) + order_.vectors() * width_;
+  }
+  bool are_weights_finite(const ConvBuffers& b, const Range& blocks) const {
+    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+      if (*finite_flag(b, block) == 0) return false;
+    }
+    return true;
+  }
   // Of each input of every group; null where there is none.
   const Sum* bias(const ConvBuffers& b, std::int64_t block) const {
     if (!s_.adds_bias) return nullptr;
@@ -253,7 +262,8 @@ class LanesEngine : public ConvEngine {
                                                  blocks.size(),
                                                  packed_weights(b, blocks.begin),
                                                  packed_vectors() * width_,
-                                                 bias(b, blocks.begin)};
+                                                 bias(b, blocks.begin),
+                                                 writes_input && are_weights_finite(b, blocks)};
     const Range rows = share_of(s_.batch * height_.out, parts_, part);
     for (std::int64_t first = rows.begin, next; first < rows.end; first = next) {
       const std::int64_t image = first / height_.out, begin = first % height_.out;
@@ -289,10 +299,10 @@ class LanesEngine : public ConvEngine {
   }
 
   void write_input(const ConvBuffers& b, const Range& blocks, const Tile& tile) const {
-    const Sum* const weights = packed_weights(b, blocks.begin);
     input_product_->write({b, blocks, groups_of(blocks), scratch(b), block_pitch_, results_at_,
-                           weights, packed_vectors() * width_, bias(b, blocks.begin),
-                           weights + order_.vectors() * width_, b.scratch + list_at()},
+                           packed_weights(b, blocks.begin), packed_vectors() * width_,
+                           bias(b, blocks.begin), finite_flag(b, blocks.begin),
+                           b.scratch + list_at()},
                           tile);
   }
 

@@ -54,6 +54,7 @@ class InPlaceInput {
     const Sum* weights;
     std::int64_t weight_pitch;
     const Sum* bias;  // as far apart; null where there is none
+    bool are_weights_finite;
   };
 
   // These rows of an image, as rows_axis() counts them, in all slices.
@@ -134,7 +135,7 @@ class InPlaceInput {
                                   along.plane_stride * source.step[2], along.plane_stride,
                                   along.all_outputs, target.at(to), along.stride * target.step[2],
                                   columns.count, work.blocks, work.weight_pitch, work.bias,
-                                  last_lanes(work), groups_, ahead});
+                                  last_lanes(work), groups_, ahead, work.are_weights_finite});
       }
     }
   }
