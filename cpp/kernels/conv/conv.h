@@ -46,7 +46,8 @@ struct GatherTap {
 };
 
 // target[j * target_step] = bias + sum over t of weights[t.weight] * source[t.source + j * width];
-// all of them are vectors, steps count sums. Null is no bias.
+// all of them are vectors, steps count sums. Null is no bias. The same of further lines, which
+// begin `source_line` and `target_line` later.
 struct GatherTaps {
   const void* source;
   const void* weights;
@@ -57,6 +58,7 @@ struct GatherTaps {
   std::int64_t count;
   const void* bias;
   LaneGroups groups;  // the source is spread
+  std::int64_t lines = 1, source_line = 0, target_line = 0;
 };
 
 // Where the source of a tap begins, in elements, and in which column of it; its weights, in sums.

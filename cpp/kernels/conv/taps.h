@@ -260,25 +260,33 @@ BACKOPS_INLINE void begin_sums(const typename V::Sum* bias, V (&sums)[kCount]) {
 }
 
 template <class V, int kCount, class Lanes>
-BACKOPS_INLINE void gather_sums(Lanes lanes, const GatherTaps& a, std::int64_t first) {
+BACKOPS_INLINE void gather_sums(Lanes lanes, const GatherTaps& a, const typename V::Sum* source,
+                                typename V::Sum* target) {
   using Sum = typename V::Sum;
+  const std::int64_t target_step = a.target_step;
   V sums[kCount];
   begin_sums<V>(static_cast<const Sum*>(a.bias), sums);
   gather_some<V>(lanes, a.groups, WholeSource<V, GatherTap, DenseStep<V>>{{}, {}, V::width}, a.taps,
-                 a.tap_count, static_cast<const Sum*>(a.source) + first * V::width,
-                 static_cast<const Sum*>(a.weights), sums);
-  auto* const target = static_cast<Sum*>(a.target) + first * a.target_step;
+                 a.tap_count, source, static_cast<const Sum*>(a.weights), sums);
 #pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) sums[i].store(target + i * a.target_step);
+  for (int i = 0; i < kCount; ++i) sums[i].store(target + i * target_step);
 }
 
 // No copy of the arguments: rows are short, and vectors of what was written in smaller pieces just
 // before are slow to load.
 template <class V, class Lanes>
 BACKOPS_FLATTEN void gather_all(Lanes lanes, const GatherTaps& a) {
-  for_counts<V>(a.count, [&](std::int64_t first, std::int64_t count) {
-    with_count<V>(count, [&](auto own) { gather_sums<V, decltype(own)::value>(lanes, a, first); });
-  });
+  using Sum = typename V::Sum;
+  for (std::int64_t line = 0; line < a.lines; ++line) {
+    const auto* const source = static_cast<const Sum*>(a.source) + line * a.source_line;
+    auto* const target = static_cast<Sum*>(a.target) + line * a.target_line;
+    for_counts<V>(a.count, [&](std::int64_t first, std::int64_t count) {
+      with_count<V>(count, [&](auto own) {
+        gather_sums<V, decltype(own)::value>(lanes, a, source + first * V::width,
+                                             target + first * a.target_step);
+      });
+    });
+  }
 }
 template <class V>
 void gather_taps(const GatherTaps& a) {
@@ -308,8 +316,7 @@ BACKOPS_FLATTEN void gather_positions(Lanes groups, const Source& source, const 
   if (bias != nullptr) bias += first_vector * pitch;
   const E* from = static_cast<const E*>(a.source) + first * source_step + first_vector * V::width;
   E* target = static_cast<E*>(a.target) + first * target_step + first_vector * V::width;
-  const std::int64_t next =
-      (tap_count > 0 ? taps[0].source : 0) + ahead / std::int64_t{sizeof(E)};
+  const std::int64_t next = (tap_count > 0 ? taps[0].source : 0) + ahead / std::int64_t{sizeof(E)};
   for (std::int64_t v = 0; v < vectors; ++v) {
     V sums[kCount];
     begin_sums<V>(bias, sums);

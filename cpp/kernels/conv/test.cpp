@@ -184,7 +184,9 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
                  std::int64_t target_step, bool has_bias, std::int64_t channels) {
   Random random(static_cast<std::uint64_t>(taps * 100 + count));
   constexpr std::int64_t kSpread = 6;  // of offsets, in vectors
-  const Memory source = whole_numbers(k, (count + kSpread) * k.width, random);
+  const std::int64_t lines = 1 + count % 3, source_line = 3;
+  const Memory source =
+      whole_numbers(k, (count + kSpread + (lines - 1) * source_line) * k.width, random);
   const TestGroups groups(k, channels, (taps + 3) * k.width);
   const Memory weights = whole_numbers(k, channels * (taps + 3) * k.width, random);
   const Memory bias = whole_numbers(k, k.width, random);
@@ -196,23 +198,27 @@ void test_gather(const ConvKernels& k, std::int64_t taps, std::int64_t count,
   count_neighbours(list.data(), taps, [&](const GatherTap& one, const GatherTap& next) {
     return next.source == one.source - k.width;
   });
-  const std::int64_t size = ((count - 1) * target_step + 1) * k.width * k.sum_bytes;
+  const std::int64_t target_line = (count - 1) * target_step + 1;
+  const std::int64_t size = lines * target_line * k.width * k.sum_bytes;
   Memory target(size, 0), expected(size, 0);
   const std::int64_t first = kSpread / 2 * k.width;
-  for (std::int64_t j = 0; j < count; ++j) {
+  for (std::int64_t at = 0; at < lines * count; ++at) {
+    const std::int64_t j = at % count, line = at / count;
+    const std::int64_t from = first + (j + line * source_line) * k.width;
     for (std::int64_t i = 0; i < k.width; ++i) {
       double sum = has_bias ? read_sum(k, bias, i) : 0;
       for (std::int64_t product = 0; product < channels; ++product) {
         for (const GatherTap& tap : list) {
           sum += read_sum(k, weights, product * (taps + 3) * k.width + tap.weight + i) *
-                 read_sum(k, source, first + tap.source + j * k.width + groups.lane(product, i));
+                 read_sum(k, source, from + tap.source + groups.lane(product, i));
         }
       }
-      write_sum(k, expected, j * target_step * k.width + i, sum + 0.0);
+      write_sum(k, expected, (j * target_step + line * target_line) * k.width + i, sum + 0.0);
     }
   }
   k.gather({source.data() + first * k.sum_bytes, weights.data(), list.data(), taps, target.data(),
-            target_step * k.width, count, has_bias ? bias.data() : nullptr, groups.groups()});
+            target_step * k.width, count, has_bias ? bias.data() : nullptr, groups.groups(), lines,
+            source_line * k.width, target_line * k.width});
   CHECK(equal_bytes(target, expected));
 }
 
@@ -261,10 +267,23 @@ void test_gather_elements(const ConvKernels& k, std::int64_t taps, std::int64_t 
       write_element(k.dtype, sum + 0.0, expected.data() + (j * step + c) * bytes);
     }
   }
-  GatherElements args{source.data(), weights.data(), list.data(), rows * taps, column_step * step,
-                      column_step, columns, target.data(), step, count, vectors, weight_pitch,
-                      has_bias ? bias.data() : nullptr, static_cast<int>(channels % k.width),
-                      groups.groups(), 512, true};
+  GatherElements args{source.data(),
+                      weights.data(),
+                      list.data(),
+                      rows * taps,
+                      column_step * step,
+                      column_step,
+                      columns,
+                      target.data(),
+                      step,
+                      count,
+                      vectors,
+                      weight_pitch,
+                      has_bias ? bias.data() : nullptr,
+                      static_cast<int>(channels % k.width),
+                      groups.groups(),
+                      512,
+                      true};
   k.gather_elements(args);
   CHECK(equal_bytes(target, expected));
   args.target = careful.data();

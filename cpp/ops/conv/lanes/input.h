@@ -107,6 +107,14 @@ class LaneInput {
     }
   }
 
+  static bool are_same(const GroupTaps::List* one, const GroupTaps::List* other,
+                       std::int64_t count) {
+    return std::equal(one, one + count, other, [](const auto& a, const auto& b) {
+      return a.taps == b.taps && a.count == b.count;
+    });
+  }
+
+  // Rows that follow each other and have the same taps together.
   void sum_rows(const Work& work, const Tile& tile, std::int64_t block, std::int64_t channel,
                 const Rows& rows) const {
     Sum* const own = work.scratch + block * work.pitch;
@@ -117,22 +125,26 @@ class LaneInput {
     const bool are_finite = work.finite[block * work.weight_pitch] != 0;
     const Range& columns = tile.results.axes[2];
     const ConvAxis& along = taps_.axis(2);
-    const GroupTaps::List* list = tap_lists(work);
+    const std::int64_t to_row = columns.size() * width_;
     Sum* to = own + work.results_at;
-    for (std::int64_t h = rows.h.begin; h < rows.h.end; ++h) {
+    for (std::int64_t h = rows.h.begin, next; h < rows.h.end; to += (next - h) * to_row, h = next) {
       const Sum* const output = own + tile.output.place(rows.image, taps_.axis(0).output_of(rows.d),
                                                         taps_.axis(1).output_of(h), 0) *
                                           width_;
+      next = h + 1;
       if (!are_finite) {
         taps_.write_carefully(output, weights, bias, groups_, {rows.d, h, columns}, to);
+        continue;
       }
-      for (std::int64_t i = 0; are_finite && i < std::min(along.stride, columns.size()); ++i) {
+      const GroupTaps::List* const list = tap_lists(work) + (h - rows.h.begin) * along.stride;
+      const std::int64_t classes = std::min(along.stride, columns.size());
+      while (next < rows.h.end && are_same(list, list + (next - h) * along.stride, classes)) ++next;
+      for (std::int64_t i = 0; i < classes; ++i) {
         kernels_.gather({output + along.output_of(columns.begin + i) * width_, weights,
                          list[i].taps, list[i].count, to + i * width_, along.stride * width_,
-                         ceil_divide(columns.size() - i, along.stride), bias, groups_});
+                         ceil_divide(columns.size() - i, along.stride), bias, groups_, next - h,
+                         tile.output.step[1] * width_, to_row});
       }
-      list += along.stride;
-      to += columns.size() * width_;
     }
   }
 
