@@ -5,6 +5,7 @@
 
 #include "kernels/conv/lanes.h"
 #include "kernels/matrix/matrix.h"
+#include "kernels/vectors/avx512_transpose.h"
 #include "kernels/vectors/avx512_vector.h"
 
 namespace backops {

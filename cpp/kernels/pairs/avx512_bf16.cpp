@@ -3,6 +3,7 @@
 
 #include "kernels/pairs/body.h"
 #include "kernels/vectors/avx2_vector.h"
+#include "kernels/vectors/avx512_transpose.h"
 #include "kernels/vectors/avx512_vector.h"
 
 namespace backops {

@@ -53,11 +53,11 @@ class GroupTaps {
     if (axis(0).has_all_outputs(d) && axis(1).has_all_outputs(h)) {
       return {taps_.data() + first, static_cast<std::int64_t>(end - first)};
     }
+    const std::size_t row =
+        axis(2).classes[static_cast<std::size_t>(axis(2).class_of(w))].taps.size();
     GatherTap* to = kept;
-    for (std::size_t t = first; t < end; ++t) {
-      if (has_row(t, d, h)) {
-        *to++ = taps_[t];
-      }
+    for (std::size_t t = first; t < end; t += row) {
+      if (has_row(t, d, h)) to = std::copy_n(taps_.data() + t, row, to);
     }
     return {kept, to - kept};
   }
