@@ -1,6 +1,7 @@
 // AVX-512 F, BW, DQ, VL.
 #include "kernels/conv/body.h"
 #include "kernels/vectors/avx2_vector.h"
+#include "kernels/vectors/avx512_bfloat16.h"
 #include "kernels/vectors/avx512_transpose.h"
 #include "kernels/vectors/avx512_vector.h"
 

@@ -61,7 +61,7 @@ BACKOPS_INLINE void for_counts(std::int64_t total, const Body& body) {
 // weights are kept in registers, too. Kernels are odd, and have two taps for each residue under a
 // stride of 2: other even numbers are an odd one and one more, which halves the code.
 template <class V>
-constexpr int kMostNeighbours = V::registers >= 32 ? 7 : 5;
+constexpr int kMostNeighbours = V::registers / kBlocks<V> >= 32 ? 7 : 5;
 // Elements that are converted in pieces leave no registers for that. Few vectors have lanes that
 // are not there: no code for them where masks are slow.
 template <class V, class Tap, class Kind>
@@ -86,6 +86,7 @@ struct WholeSource {
   using Tap = AnyTap;
   static constexpr int kMostTaps = neighbours_for<V, AnyTap, Kind>();
   Step step;
+  std::int64_t weight_pitch;  // of blocks
   Kind kind;
   int lanes;
 
@@ -125,7 +126,7 @@ template <class V, class Kind, bool kReadsZeros>
 struct BorderSource {
   using Tap = ElementTap;
   static constexpr int kMostTaps = kReadsZeros ? neighbours_for<V, ElementTap, Kind>() : 1;
-  std::int64_t step, column_step, columns;
+  std::int64_t step, weight_pitch, column_step, columns;
   Kind kind;
   int lanes;
   std::int64_t first;  // column, that those of taps are counted from
@@ -187,7 +188,9 @@ BACKOPS_INLINE void add_neighbours(const Source& source, const typename Source::
                                    V (&sums)[kCount]) {
   V own[kTaps];
 #pragma GCC unroll 8
-  for (int t = 0; t < kTaps; ++t) own[t] = V::load(weights + taps[t].weight);
+  for (int t = 0; t < kTaps; ++t) {
+    own[t] = load_sums<V>(weights + taps[t].weight, source.weight_pitch);
+  }
   add_values<V, kCount - 1>(source, behind(first + taps[0].source, kCount - 1, source.step),
                             source.column_of(taps[0], kCount - 1), own, sums);
 }
@@ -253,8 +256,8 @@ BACKOPS_INLINE void gather_some(Grouped, const LaneGroups& groups, const Source&
 }
 
 template <class V, int kCount>
-BACKOPS_INLINE void begin_sums(const typename V::Sum* bias, V (&sums)[kCount]) {
-  const V start = bias == nullptr ? V::fill(0) : V::load(bias);
+BACKOPS_INLINE void begin_sums(const typename V::Sum* bias, std::int64_t pitch, V (&sums)[kCount]) {
+  const V start = bias == nullptr ? V::fill(0) : load_sums<V>(bias, pitch);
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) sums[i] = start;
 }
@@ -265,9 +268,9 @@ BACKOPS_INLINE void gather_sums(Lanes lanes, const GatherTaps& a, const typename
   using Sum = typename V::Sum;
   const std::int64_t target_step = a.target_step;
   V sums[kCount];
-  begin_sums<V>(static_cast<const Sum*>(a.bias), sums);
-  gather_some<V>(lanes, a.groups, WholeSource<V, GatherTap, DenseStep<V>>{{}, {}, V::width}, a.taps,
-                 a.tap_count, source, static_cast<const Sum*>(a.weights), sums);
+  begin_sums<V>(static_cast<const Sum*>(a.bias), 0, sums);
+  gather_some<V>(lanes, a.groups, WholeSource<V, GatherTap, DenseStep<V>>{{}, 0, {}, V::width},
+                 a.taps, a.tap_count, source, static_cast<const Sum*>(a.weights), sums);
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) sums[i].store(target + i * target_step);
 }
@@ -314,12 +317,13 @@ BACKOPS_FLATTEN void gather_positions(Lanes groups, const Source& source, const 
   const auto* weights = static_cast<const Sum*>(a.weights) + first_vector * pitch;
   const auto* bias = static_cast<const Sum*>(a.bias);
   if (bias != nullptr) bias += first_vector * pitch;
-  const E* from = static_cast<const E*>(a.source) + first * source_step + first_vector * V::width;
-  E* target = static_cast<E*>(a.target) + first * target_step + first_vector * V::width;
+  const std::int64_t channel = first_vector * (V::width / kBlocks<V>);
+  const E* from = static_cast<const E*>(a.source) + first * source_step + channel;
+  E* target = static_cast<E*>(a.target) + first * target_step + channel;
   const std::int64_t next = (tap_count > 0 ? taps[0].source : 0) + ahead / std::int64_t{sizeof(E)};
   for (std::int64_t v = 0; v < vectors; ++v) {
     V sums[kCount];
-    begin_sums<V>(bias, sums);
+    begin_sums<V>(bias, pitch, sums);
     gather_some<V>(groups, own_groups, own, taps, tap_count, from, weights, sums);
     const E* read = from + next;
     E* to = target;
@@ -331,14 +335,14 @@ BACKOPS_FLATTEN void gather_positions(Lanes groups, const Source& source, const 
       to = advanced(to, target_step);
       read = advanced(read, source_step);
     }
-    weights += pitch;
-    if (bias != nullptr) bias += pitch;
+    weights += kBlocks<V> * pitch;
+    if (bias != nullptr) bias += kBlocks<V> * pitch;
     from += V::width;
     target += V::width;
   }
 }
 
-// Of some vectors, whole ones or the one that has `lanes`.
+// Of some vectors from a block of sums on, whole ones or the one that has `lanes`.
 struct VectorRange {
   std::int64_t first, count;
   int lanes;
@@ -355,14 +359,16 @@ void gather_vectors(Lanes groups, const Source& source, const GatherElements& a,
 template <class V, class E, class Lanes, class Kind>
 void gather_inside(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
                    const VectorRange& vectors, Kind kind) {
-  const WholeSource<V, ElementTap, std::int64_t, Kind> source{a.source_step, kind, vectors.lanes};
+  const WholeSource<V, ElementTap, std::int64_t, Kind> source{a.source_step, a.weight_pitch, kind,
+                                                              vectors.lanes};
   gather_vectors<V, E>(groups, source, a, first, count, vectors, kind);
 }
 template <class V, class E, class Lanes, class Kind>
 void gather_border(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
                    const VectorRange& vectors, Kind kind) {
-  const BorderSource<V, Kind, true> source{a.source_step, a.column_step, a.columns,
-                                           kind,          vectors.lanes, first * a.column_step};
+  const BorderSource<V, Kind, true> source{
+      a.source_step, a.weight_pitch, a.column_step,        a.columns,
+      kind,          vectors.lanes,  first * a.column_step};
   gather_vectors<V, E>(groups, source, a, first, count, vectors, kind);
 }
 // Weights that are not finite are rare: one position at a time will do.
@@ -370,8 +376,9 @@ template <class V, class E, class Lanes>
 void gather_carefully(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
                       const VectorRange& vectors) {
   for (std::int64_t j = first; j < first + count; ++j) {
-    const BorderSource<V, Part, false> source{a.source_step, a.column_step, a.columns,
-                                              Part{},        vectors.lanes, j * a.column_step};
+    const BorderSource<V, Part, false> source{a.source_step,    a.weight_pitch, a.column_step,
+                                              a.columns,        Part{},         vectors.lanes,
+                                              j * a.column_step};
     gather_positions<V, E, 1>(groups, source, a, j, vectors.first, vectors.count, Part{},
                               vectors.lanes);
   }
@@ -389,29 +396,60 @@ inline ColumnRange columns_of(const ElementTap* taps, std::int64_t count) {
   return range;
 }
 
+// Blocks of sums as vectors: whole ones, and one of some lanes.
+struct Vectors {
+  VectorRange whole, last;
+};
+template <class V>
+Vectors vectors_of(std::int64_t first, std::int64_t channels) {
+  const std::int64_t count = channels / V::width;
+  const auto rest = static_cast<int>(channels % V::width);
+  return {{first, count, V::width}, {first + count * kBlocks<V>, rest > 0 ? 1 : 0, rest}};
+}
+
+template <class V, class E, class Lanes>
+void gather_both(Lanes groups, const GatherElements& a, std::int64_t first, std::int64_t count,
+                 const Vectors& vectors, bool is_inside) {
+  if (vectors.whole.count > 0) {
+    is_inside ? gather_inside<V, E>(groups, a, first, count, vectors.whole, Whole{})
+              : gather_border<V, E>(groups, a, first, count, vectors.whole, Whole{});
+  }
+  if (vectors.last.count == 0) return;
+  if (V::has_masked_stores && is_inside) {
+    gather_inside<V, E>(groups, a, first, count, vectors.last, Part{});
+  } else {
+    gather_border<V, E>(groups, a, first, count, vectors.last, Part{});
+  }
+}
+
 // All vectors of a few positions, then the next ones: as they lie in memory. Positions near borders
 // have no parts of their own: shorter ones, which share less, took more time than they saved.
 template <class V, class E, class Lanes>
 void gather_each(Lanes groups, const GatherElements& a) {
-  const VectorRange whole{0, a.last_lanes == 0 ? a.vectors : a.vectors - 1, V::width};
-  const VectorRange last{whole.count, a.last_lanes == 0 ? 0 : 1, a.last_lanes};
+  using Wide = typename WideFor<V, E>::Type;
+  constexpr bool kHasWide = std::is_same_v<Lanes, Alone> && !std::is_void_v<Wide>;
+  const std::int64_t channels =
+      a.vectors * V::width - (a.last_lanes == 0 ? 0 : V::width - a.last_lanes);
+  std::int64_t wide = 0;  // channels
+  if constexpr (kHasWide) {
+    wide = channels / Wide::width * Wide::width;
+    if (channels - wide > V::width) wide = channels;  // a wide one of some lanes
+  }
+  const Vectors own = vectors_of<V>(wide / V::width, channels - wide);
   const ColumnRange columns = columns_of(a.taps, a.tap_count);
   for_counts<V>(a.count, [&](std::int64_t first, std::int64_t count) {
     const bool is_inside = columns.least + first * a.column_step >= 0 &&
                            columns.most + (first + count - 1) * a.column_step < a.columns;
     if (!is_inside && !a.are_weights_finite) {
-      gather_carefully<V, E>(groups, a, first, count, whole);
-      gather_carefully<V, E>(groups, a, first, count, last);
+      const Vectors all = vectors_of<V>(0, channels);
+      gather_carefully<V, E>(groups, a, first, count, all.whole);
+      gather_carefully<V, E>(groups, a, first, count, all.last);
       return;
     }
-    is_inside ? gather_inside<V, E>(groups, a, first, count, whole, Whole{})
-              : gather_border<V, E>(groups, a, first, count, whole, Whole{});
-    if (last.count == 0) return;
-    if (V::has_masked_stores && is_inside) {
-      gather_inside<V, E>(groups, a, first, count, last, Part{});
-    } else {
-      gather_border<V, E>(groups, a, first, count, last, Part{});
+    if constexpr (kHasWide) {
+      gather_both<Wide, E>(groups, a, first, count, vectors_of<Wide>(0, wide), is_inside);
     }
+    gather_both<V, E>(groups, a, first, count, own, is_inside);
   });
 }
 template <class V, class E>

@@ -27,6 +27,15 @@ constexpr bool kIsPortable = false;
 template <class V>
 constexpr bool kIsHalf = false;
 
+// How many vectors of sums, as they lie in memory, it is.
+template <class V>
+constexpr int kBlocks = 1;
+// What holds the sums of two vectors of elements at less cost, if there is such a type.
+template <class V, class E>
+struct WideFor {
+  using Type = void;
+};
+
 // Vector stores may alias anything, arguments included: loops work on local copies of theirs, or
 // the compiler would load them again after every store. Copied word by word: loading a vector of
 // what was written in words just before waits until these have left for the cache.
@@ -102,11 +111,21 @@ BACKOPS_INLINE E* advanced(E* from, std::int64_t step) {
 template <class V>
 BACKOPS_INLINE V in_register(V vector) {
 #if defined(__GNUC__) && defined(__x86_64__)
-  if constexpr (!kIsPortable<V>) asm("" : "+v"(vector.value));
+  if constexpr (!kIsPortable<V> && kBlocks<V> == 1) asm("" : "+v"(vector.value));
 #elif defined(__GNUC__) && defined(__aarch64__)
   if constexpr (!kIsPortable<V>) asm("" : "+w"(vector.value));
 #endif
   return vector;
+}
+
+// Sums in memory; those of the next block lie `pitch` behind them.
+template <class V>
+BACKOPS_INLINE V load_sums(const typename V::Sum* from, std::int64_t pitch) {
+  if constexpr (kBlocks<V> == 2) {
+    return V::load_blocks(from, from + pitch);
+  } else {
+    return V::load(from);
+  }
 }
 
 template <class V, class E>
