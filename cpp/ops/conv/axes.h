@@ -29,17 +29,21 @@ struct ConvAxis {
   // `out` and what follows from it count positions of the largest plane.
   std::int64_t in, out, kernel, stride, padding, dilation;
   bool is_trivial() const { return in == 1 && all_outputs == 1 && kernel == 1 && padding == 0; }
-  // The last output whose window could reach input `i`, were there that many.
-  std::int64_t output_of(std::int64_t i) const { return (i + padding) / stride; }
-  std::int64_t class_of(std::int64_t i) const { return i % stride; }
+  // The last output whose window could reach input `i`, were there that many. Asked for each row:
+  // no division where there is no stride.
+  std::int64_t output_of(std::int64_t i) const {
+    return stride == 1 ? i + padding : (i + padding) / stride;
+  }
+  std::int64_t class_of(std::int64_t i) const { return stride == 1 ? 0 : i % stride; }
   bool has_output(std::int64_t i, std::int64_t shift, std::size_t plane) const {
-    return output_of(i) - shift >= 0 && output_of(i) - shift < plane_size(plane);
+    const std::int64_t output = output_of(i) - shift;
+    return output >= 0 && output < plane_size(plane);
   }
   // Whether all taps of an input have one, in every plane.
   bool has_all_outputs(std::int64_t i) const {
     const std::vector<std::int64_t>& shifts = classes[static_cast<std::size_t>(class_of(i))].shifts;
-    return shifts.empty() ||
-           (output_of(i) - shifts.back() >= 0 && output_of(i) - shifts.front() < least_plane);
+    const std::int64_t output = output_of(i);
+    return shifts.empty() || (output - shifts.back() >= 0 && output - shifts.front() < least_plane);
   }
   // The output that `backs` of input i are counted from, in all planes.
   std::int64_t start_of(std::int64_t i) const { return output_of(i) * plane_stride; }
