@@ -27,6 +27,17 @@ ConvShape without_skipped(const ConvShape& shape) {
   return own;
 }
 
+ConvShape with_columns(const ConvShape& shape) {
+  constexpr std::int64_t kLeastImages = 48;  // fewer are shared by threads better one by one
+  ConvShape own = shape;
+  if (!shape.is_pointwise() || shape.in_positions() != 1 || shape.batch < kLeastImages) return own;
+  constexpr int kColumns = kMaxConvRank - 1;
+  own.in[kColumns] = own.out[kColumns] = shape.batch;
+  own.batch = 1;
+  own.images_are_columns = true;
+  return own;
+}
+
 ConvShape without_kernel(const ConvShape& shape) {
   ConvShape s = shape;
   s.inputs = s.groups = 1;

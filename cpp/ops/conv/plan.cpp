@@ -39,7 +39,7 @@ ConvShape map_of(const LegalConvProblem& legal) {
     s.input_step[axis] = 1;
   }
   s.is_double = p.dtype == DType::float64;
-  return s;
+  return with_columns(s);
 }
 
 // The problems that an operator consists of, which are done one after the other.
@@ -97,7 +97,7 @@ void set_strides(const TensorView& view, int first, int rank, std::int64_t* stri
   }
 }
 
-Activation activation_of(const TensorView* view, int rank) {
+Activation activation_of(const TensorView* view, const ConvShape& s, int rank) {
   Activation result{};
   if (view == nullptr) return result;
   const int channel_dim = view->ndim - rank - 1;
@@ -105,6 +105,8 @@ Activation activation_of(const TensorView* view, int rank) {
   result.image_stride_bytes = channel_dim == 1 ? view->stride_bytes[0] : 0;
   result.channel_stride_bytes = view->stride_bytes[channel_dim];
   set_strides(*view, channel_dim + 1, rank, result.stride_bytes);
+  if (s.images_are_columns)
+    std::swap(result.stride_bytes[kMaxConvRank - 1], result.image_stride_bytes);
   return result;
 }
 
@@ -147,7 +149,7 @@ void for_tasks(std::int64_t tasks, int threads, const Body& body) {
 
 ConvBuffers buffers_of(const ConvProblem& p, const ConvShape& s, const ConvTensors& t) {
   const auto activation = [&](const TensorView* view, bool is_used) {
-    return activation_of(is_used ? view : nullptr, p.rank);
+    return activation_of(is_used ? view : nullptr, s, p.rank);
   };
   const bool backward = is_backward(p.op);
   const TensorView* output = backward ? t.grad_output : t.input;

@@ -25,6 +25,7 @@ struct ConvShape {
   std::int64_t stride[kMaxConvRank], padding[kMaxConvRank], dilation[kMaxConvRank];
   // From one position of the input to the next in its tensor; see without_skipped.
   std::int64_t input_step[kMaxConvRank];
+  bool images_are_columns;  // of the tensors; see with_columns
   bool is_turned;
   // The products that are wanted, and the sums of `output` over all but its channels.
   bool makes_input, makes_weight, makes_bias;
@@ -65,6 +66,8 @@ ConvShape turned(const ConvShape& shape);
 // The same weight product of the inputs alone that a tap reads: kernels of one element skip those
 // between strides.
 ConvShape without_skipped(const ConvShape& shape);
+// The same with images of one position as the columns of one image: in runs, not one by one.
+ConvShape with_columns(const ConvShape& shape);
 // The same outputs of one channel and one tap: the bias sums know no others.
 ConvShape without_kernel(const ConvShape& shape);
 
