@@ -19,18 +19,13 @@
 #include "ops/conv/matrix/memory.h"
 #include "ops/conv/matrix/multiplication.h"
 #include "ops/conv/matrix/packing.h"
-#include "ops/conv/matrix/tiles.h"
+#include "ops/conv/matrix/schedule.h"
 #include "ops/conv/parts.h"
 
 namespace backops {
 namespace {
 
 constexpr std::int64_t kLanes = kTileRows;
-constexpr double kTileShare = 0.5;         // of a second-level cache
-constexpr double kMostSumBytes = 1e6;      // of weight sums that are made in parts
-constexpr double kMostPartBytes = 3e6;     // of weight sums, all parts together
-constexpr double kMostSharedBytes = 64e6;  // of all tiles, where they are kept for all tasks
-constexpr double kMostPlaces = 8;          // for each output
 constexpr std::int64_t kMostTaps = 256;
 constexpr std::int64_t kMostStride = 8;
 constexpr std::int64_t kMostReach = std::int64_t{1} << 24;  // along an axis
@@ -44,29 +39,21 @@ class MatrixEngine : public WatchingEngine {
         matrix_(*matrix_kernels(task.cpu)),
         copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         n_(s_, kLanes, false),
-        wanted_(task.cuts.parts()),
-        level2_bytes_(static_cast<double>(task.cpu.level2_bytes)),
-        is_shared_(weight_bytes() > kMostSumBytes),
-        place_bytes_(MatrixLayout::place_bytes(s_, n_, pieces_of(task.dtype))),
-        tiles_(choose_tiles()),
-        m_(s_, n_, tiles_, pieces_of(task.dtype)),
-        at_(s_, n_, tiles_, m_, is_shared_,
-            pairs_at_once(n_.outputs.all_pairs(),
-                          weight_bytes() / static_cast<double>(n_.outputs.all_pairs()))),
-        packing_(s_, n_, tiles_, m_, at_, matrix_, copy_),
-        products_(s_, n_, tiles_, m_, at_, matrix_, copy_) {
-    if (tiles_.fit()) schedule();
+        plan_(task, n_, MatrixLayout::place_bytes(s_, n_, pieces_of(task.dtype))),
+        m_(s_, n_, plan_.tiles(), pieces_of(task.dtype)),
+        at_(s_, n_, plan_.tiles(), m_, plan_.is_shared(), plan_.output_pairs_at_once()),
+        packing_(s_, n_, plan_.tiles(), m_, at_, matrix_, copy_),
+        products_(s_, n_, plan_.tiles(), m_, at_, matrix_, copy_) {
+    if (!plan_.tiles().fit()) return;
+    at_.set_parts(plan_.parts());
+    tasks_ = plan_.tasks(static_cast<double>(m_.weight_pair()) *
+                         static_cast<double>(sizeof(BFloat16Bits)));
   }
 
-  bool fits() const {
-    if (!tiles_.fit()) return false;
-    const double bytes =
-        static_cast<double>(tiles_.count()) * static_cast<double>(at_.tile_bytes());
-    return places_of(tiles_) <= most_places() && (!is_shared_ || bytes <= kMostSharedBytes);
-  }
+  bool fits() const { return plan_.fits(at_.tile_bytes()); }
 
   std::string name() const override {
-    return std::string("matrix:") + name_of(matrix_.isa) + (is_shared_ ? ":by_outputs" : "");
+    return std::string("matrix:") + name_of(matrix_.isa) + (plan_.is_shared() ? ":by_outputs" : "");
   }
 
   std::size_t engine_bytes() const override { return at_.engine_bytes(); }
@@ -77,7 +64,7 @@ class MatrixEngine : public WatchingEngine {
 
   std::int64_t tasks(int phase) const override {
     if (phase == 0) {
-      return at_.pack_tasks() + (is_shared_ ? at_.output_tasks() + at_.input_tasks() : 0) +
+      return at_.pack_tasks() + (plan_.is_shared() ? at_.output_tasks() + at_.input_tasks() : 0) +
              (s_.adds_bias ? 1 : 0);
     }
     if (phase == 1) return static_cast<std::int64_t>(tasks_.size());
@@ -111,89 +98,8 @@ class MatrixEngine : public WatchingEngine {
   }
 
  private:
-  // All of some tiles; or the weights of pairs of output blocks; or pairs of input blocks of some
-  // tiles.
-  enum class Kind : std::uint8_t { tiles, outputs, inputs };
-  struct Task {
-    Kind kind;
-    Range tiles;
-    std::int64_t part;
-    Range pairs;
-  };
-
-  // Larger ones than the cache has room for, if those would be mostly zeros and what neighbours
-  // share.
-  MatrixTiles choose_tiles() const {
-    constexpr double kEnough = 1.6, kWorthIt = 0.9;
-    const double share = kTileShare * level2_bytes_, places = share / place_bytes_;
-    const double outputs = static_cast<double>(s_.batch * s_.windows());
-    MatrixTiles best = cut_tiles(places);
-    for (double growth = 2; growth <= most_growth(share, wanted_); growth *= 2) {
-      if (best.fit() && places_of(best) <= kEnough * outputs) break;
-      MatrixTiles larger = cut_tiles(growth * places);
-      if (!best.fit() || places_of(larger) < kWorthIt * places_of(best)) best = larger;
-    }
-    return best;
-  }
-  // Tiles for all tasks, if the places around them are not too many.
-  MatrixTiles cut_tiles(double places) const {
-    const MatrixTiles tiles(s_, places, is_shared_ ? wanted_ : tasks_wanted());
-    return places_of(tiles) <= most_places() ? tiles : MatrixTiles(s_, places, 1);
-  }
-  // As products take them: 32 at a time.
-  static double places_of(const MatrixTiles& tiles) {
-    const std::int64_t places = ceil_divide(tiles.places(), kTileDepth) * kTileDepth;
-    return static_cast<double>(tiles.count()) * static_cast<double>(places);
-  }
-  double most_places() const { return kMostPlaces * static_cast<double>(s_.batch * s_.windows()); }
-  std::int64_t tasks_wanted() const { return tasks_per_thread(s_, wanted_) * wanted_; }
-
-  double weight_bytes() const {
-    return static_cast<double>(n_.weight_sums()) * static_cast<double>(sizeof(float));
-  }
-  // Weight sums that are few are made tile by tile, in parts. Else all tiles are kept
-  // until the sums of some outputs are complete.
-  void schedule() {
-    const std::int64_t tiles = tiles_.count();
-    std::int64_t parts = 1;
-    if (!is_shared_) {
-      parts = tasks_wanted();
-      if (s_.makes_weight) {
-        parts = std::min(
-            parts, std::max(wanted_, static_cast<std::int64_t>(kMostPartBytes / weight_bytes())));
-      }
-      parts = std::min(parts, tiles);
-      for (std::int64_t part = 0; part < parts; ++part) {
-        tasks_.push_back({Kind::tiles, share_of(tiles, parts, part), part, {}});
-      }
-      return at_.set_parts(parts);
-    }
-    at_.set_parts(tiles);  // of the bias sums
-    for_pairs(s_.makes_weight ? n_.outputs.all_pairs() : 0, at_.pairs_at_once(),
-              [&](const Range& pairs) { tasks_.push_back({Kind::outputs, {0, tiles}, 0, pairs}); });
-    const double pair_bytes =
-        static_cast<double>(m_.weight_pair()) * static_cast<double>(sizeof(BFloat16Bits));
-    const std::int64_t inputs = pairs_at_once(n_.inputs.all_pairs(), pair_bytes);
-    const std::int64_t ranges = std::min(
-        ceil_divide(kTasksPerThread * wanted_, ceil_divide(n_.inputs.all_pairs(), inputs)), tiles);
-    for_pairs(s_.makes_input ? n_.inputs.all_pairs() : 0, inputs, [&](const Range& pairs) {
-      for (std::int64_t range = 0; range < ranges; ++range) {
-        tasks_.push_back({Kind::inputs, share_of(tiles, ranges, range), 0, pairs});
-      }
-    });
-  }
-
-  // What a task reads, it reads once for so many pairs, whose own numbers stay in the cache.
-  std::int64_t pairs_at_once(std::int64_t pairs, double pair_bytes) const {
-    constexpr double kShare = 0.3;  // of a second-level cache
-    const auto fitting = static_cast<std::int64_t>(kShare * level2_bytes_ / pair_bytes);
-    return std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(1, pairs / (2 * wanted_)));
-  }
-  template <class Body>
-  static void for_pairs(std::int64_t pairs, std::int64_t at_once, const Body& body) {
-    const std::int64_t parts = ceil_divide(pairs, at_once);
-    for (std::int64_t part = 0; part < parts; ++part) body(share_of(pairs, parts, part));
-  }
+  using Kind = MatrixSchedule::Kind;
+  using Task = MatrixSchedule::Task;
 
   void prepare(const ConvBuffers& b, std::int64_t task) const {
     if (s_.adds_bias && task == tasks(0) - 1) {
@@ -266,11 +172,7 @@ class MatrixEngine : public WatchingEngine {
   const MatrixKernels& matrix_;
   const TileCopy<float> copy_;
   const BlockSizes n_;
-  const std::int64_t wanted_;
-  const double level2_bytes_;
-  const bool is_shared_;
-  const double place_bytes_;
-  const MatrixTiles tiles_;
+  const MatrixSchedule plan_;
   const MatrixLayout m_;
   MatrixMemory at_;
   const MatrixPacking packing_;

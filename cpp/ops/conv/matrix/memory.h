@@ -33,7 +33,6 @@ class MatrixMemory {
 
   void set_parts(std::int64_t parts) { parts_ = parts; }
   std::int64_t parts() const { return parts_; }
-  std::int64_t pairs_at_once() const { return pairs_at_once_; }
   std::size_t tile_bytes() const { return tile_bytes_; }
   std::size_t worker_bytes() const { return worker_bytes_; }
   std::size_t engine_bytes() const {

@@ -10,11 +10,13 @@
 
 #include "kernels/convert/convert.h"
 #include "kernels/pairs/pairs.h"
+#include "ops/conv/blocks/copy.h"
 #include "ops/conv/blocks/schedule.h"
 #include "ops/conv/blocks/sizes.h"
 #include "ops/conv/careful.h"
 #include "ops/conv/copy.h"
 #include "ops/conv/pairs/in_place.h"
+#include "ops/conv/pairs/outputs.h"
 #include "ops/conv/pairs/weights.h"
 
 namespace backops {
@@ -26,18 +28,15 @@ constexpr std::int64_t kMostStride = 16;  // of a weight product, along the row
 class PairsEngine : public WatchingEngine {
  public:
   PairsEngine(const ConvTask& task, const ConvKernels& kernels, const PairKernels& pairs)
-      : outputs_(task.shape.outputs),
-        s_(of_pairs(task.shape)),
+      : s_(of_pairs(task.shape)),
         pairs_(pairs),
         copy_(kernels, Rounding::none, convert_kernels(kernels.isa)),
-        pair_copy_(pairs.conv, Rounding::none, convert_kernels(kernels.isa)),
         n_(s_, kernels.width, false),
         weights_(task.shape, n_, pairs, conv_kernels(kernels.isa, DType::float32, kernels.size),
                  copy_),
-        planes_(s_),
         is_pointwise_(s_.is_pointwise()),
         plan_(s_, n_, task.cuts, BlockBudget(task.cpu, task.cuts), pairs.conv, nullptr),
-        brought_(brought_outputs()) {
+        outputs_(task.shape.outputs, s_, n_, kernels, pairs, plan_.packs_all()) {
     if (plan_.packs_all() && PairInPlace::fits(task.shape)) {
       in_place_ =
           std::make_unique<const PairInPlace>(task.shape, n_, pairs, copy_, task.cpu.level1_bytes);
@@ -79,7 +78,7 @@ class PairsEngine : public WatchingEngine {
     if (phase == 1) {
       work_tiles(b, plan_.tasks[static_cast<std::size_t>(task)], output, weight);
     } else if (s_.adds_bias && task == tasks(0) - 1) {
-      bring_bias(b);
+      bring_bias(copy_, n_.inputs, b.bias, bias(b));
     } else if (task >= pack_tasks()) {
       bring_shared(b, plan_.shared[static_cast<std::size_t>(task - pack_tasks())], output);
     } else {
@@ -139,83 +138,26 @@ class PairsEngine : public WatchingEngine {
     return reinterpret_cast<float*>(b.scratch + spare_at());
   }
 
-  // Groups that fill vectors together are brought side by side, as they lie in the tensor.
-  BlockSide brought_outputs() const {
-    const bool fill_vectors = n_.groups > 1 && n_.outputs.channels < n_.width &&
-                              n_.width % n_.outputs.channels == 0 && plan_.packs_all();
-    return fill_vectors ? BlockSide{n_.width, 1, s_.outputs} : n_.outputs;
-  }
-  std::int64_t place_of_group(std::int64_t group, std::int64_t pitch) const {
-    if (brought_.groups == n_.groups) return group * n_.outputs.blocks() * pitch;
-    const std::int64_t first = group * n_.outputs.channels;
-    return first / n_.width * pitch + first % n_.width;
-  }
-
-  void bring_bias(const ConvBuffers& b) const {
-    for_channel_runs(n_.inputs, {0, n_.inputs.all_blocks()},
-                     [&](const Range& channels, std::int64_t first) {
-                       copy_.bring_bias(b.bias, channels, bias(b) + first * n_.width);
-                     });
-  }
-
-  // Outputs of pairs; the last one may be alone.
-  Range outputs_of(const Range& pairs) const {
-    return {kPair * pairs.begin, std::min(kPair * pairs.end, outputs_)};
-  }
-  void bring_output(const ConvBuffers& b, const Layout& layout, const Tile& tile,
-                    const Range& blocks, float* to, PairMagnitudes& output) const {
-    for_channel_runs(brought_, blocks, [&](const Range& channels, std::int64_t first) {
-      pair_copy_.bring_planes(planes_, b.output, tile.output, outputs_of(channels),
-                              to + (first - blocks.begin) * layout.output_pitch,
-                              layout.output_pitch, layout.plane_pitch);
-    });
-    for (std::int64_t i = 0; i < planes_.count() * blocks.size(); ++i) {
-      const float* const own =
-          to + i / blocks.size() * layout.plane_pitch + i % blocks.size() * layout.output_pitch;
-      watch(own, tile.output, output);
-    }
-  }
-  void watch(const float* block, const Box& box, PairMagnitudes& output) const {
-    const std::int64_t numbers = kPair * n_.width;
-    if (!box.has_gaps()) return pairs_.watch({block, box.positions() * numbers, &output});
-    for_rows(box.images, box.axes, [&](std::int64_t image, std::int64_t d, std::int64_t h) {
-      pairs_.watch({block + box.place(image, d, h, box.axes[2].begin) * n_.width,
-                    box.axes[2].size() * numbers, &output});
-    });
-  }
-  // Channels are brought around them.
-  void clear_spare_lanes(const Range& blocks, std::int64_t planes, float* to, std::int64_t pitch,
-                         std::int64_t plane_pitch) const {
-    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
-      if (brought_.channels_of_block(block).size() == n_.width) continue;
-      for (std::int64_t plane = 0; plane < planes; ++plane) {
-        std::fill_n(to + plane * plane_pitch + (block - blocks.begin) * pitch, pitch, 0.0f);
-      }
-    }
-  }
-
   void bring_shared(const ConvBuffers& b, const typename Schedule::SharedBlock& own,
                     PairMagnitudes& output) const {
     const Layout& layout = plan_.layouts[own.layout];
     const Range block{own.block, own.block + 1};
     float* const to = shared(b, layout, own.tile) + own.block * layout.shared_pitch;
-    clear_spare_lanes(block, planes_.count(), to, layout.shared_pitch, layout.plane_pitch);
-    bring_output(b, layout, layout.tiles.tile(own.tile), block, to, output);
+    outputs_.clear(layout, block, to);
+    outputs_.bring(b.output, layout, layout.tiles.tile(own.tile).output, block, to, output);
   }
 
   void work_tiles(const ConvBuffers& b, const Task& task, PairMagnitudes& output,
                   PairMagnitudes& weight) const {
     const Layout& layout = *task.layout;
-    const Range blocks{0, brought_.all_blocks()};
+    const Range blocks = outputs_.blocks();
     float* const own = Layout::output(b.scratch);
     for (std::int64_t i = 0; !plan_.packs_all() && i < n_.outputs.blocks(); ++i) {
       weights_.pack(b.weight, task.input_pairs.begin, i, layout.own_weights(b.scratch), spare(b),
                     weight);
     }
     const bool is_in_place = in_place_ && in_place_->takes(b.output);
-    if (layout.brings_output() && !is_in_place) {
-      clear_spare_lanes(blocks, planes_.count(), own, layout.output_pitch, layout.plane_pitch);
-    }
+    if (layout.brings_output() && !is_in_place) outputs_.clear(layout, blocks, own);
     for (std::int64_t index = task.tiles.begin; index < task.tiles.end; ++index) {
       const Tile tile = layout.tiles.tile(index);
       if (is_in_place) {
@@ -223,7 +165,9 @@ class PairsEngine : public WatchingEngine {
             {b, packed_weights(b), s_.adds_bias ? bias(b) : nullptr, spare(b), output}, tile);
         continue;
       }
-      if (layout.brings_output()) bring_output(b, layout, tile, blocks, own, output);
+      if (layout.brings_output()) {
+        outputs_.bring(b.output, layout, tile.output, blocks, own, output);
+      }
       write_input(b, task, tile, layout.brings_output() ? own : shared(b, layout, index));
     }
   }
@@ -251,21 +195,19 @@ class PairsEngine : public WatchingEngine {
     const float* const weights = plan_.packs_all() ? packed_weights(b) + n_.packed_pair(pair)
                                                    : layout.own_weights(b.scratch);
     layout.input_product->write_tile(
-        {output + place_of_group(n_.inputs.group_of_pair(pair), layout.output_pitch), weights,
-         n_.inputs.blocks_of_pair(pair), true, results, b.scratch + spare_at()},
+        {output + outputs_.place_of_group(n_.inputs.group_of_pair(pair), layout.output_pitch),
+         weights, n_.inputs.blocks_of_pair(pair), true, results, b.scratch + spare_at()},
         is_pointwise_ ? in_one_row(tile) : tile);
   }
 
-  const std::int64_t outputs_;
   const ConvShape s_;
   const PairKernels& pairs_;
-  const TileCopy<float> copy_, pair_copy_;
+  const TileCopy<float> copy_;
   const BlockSizes n_;
   const PairWeights weights_;
-  const OutputPlanes planes_;
   const bool is_pointwise_;
   const Schedule plan_;
-  const BlockSide brought_;
+  const PairOutputs outputs_;
   std::unique_ptr<const PairInPlace> in_place_;  // for tensors that allow it
 };
 

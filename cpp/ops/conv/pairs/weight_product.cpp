@@ -14,8 +14,8 @@
 #include "kernels/pairs/pairs.h"
 #include "ops/conv/careful.h"
 #include "ops/conv/copy.h"
-#include "ops/conv/pairs/row_words.h"
 #include "ops/conv/pairs/weight_layout.h"
+#include "ops/conv/pairs/weight_operands.h"
 #include "ops/conv/parts.h"
 
 namespace backops {
@@ -25,14 +25,12 @@ constexpr std::int64_t kPair = BlockSide::kPair;
 
 class PairWeightProduct : public WatchingEngine {
  public:
-  // Of `full_pairs` are only the words of inputs, which vectors of sums need not fill.
+  // `full_pairs` is of vectors of the full width.
   PairWeightProduct(const ConvTask& task, const ConvKernels& kernels, const PairKernels& pairs,
                     const PairKernels& full_pairs)
       : n_(task, kernels.width, kPair * pairs.conv.most_twins),
         pairs_(pairs),
-        full_pairs_(full_pairs),
-        full_words_(conv_kernels(kernels.isa, DType::float32)),
-        words_(conv_kernels(kernels.isa, DType::float32, kernels.size)),
+        operands_(n_, kernels, pairs, full_pairs),
         copy_(kernels, Rounding::none, convert_kernels(kernels.isa)),
         weights_(n_.s, copy_) {}
 
@@ -65,7 +63,8 @@ class PairWeightProduct : public WatchingEngine {
     } else if (phase == 0) {
       const std::int64_t pair = task % n_.outputs.all_pairs(),
                          index = task / n_.outputs.all_pairs();
-      bring_outputs(b, n_.cuts.cut(index), {pair, pair + 1}, n_.shared_outputs(b, index), output);
+      operands_.bring_outputs(b, n_.cuts.cut(index), {pair, pair + 1}, n_.shared_outputs(b, index),
+                              output);
     } else {
       sum_inputs(b, task / n_.splits, task % n_.splits, input);
     }
@@ -102,7 +101,7 @@ class PairWeightProduct : public WatchingEngine {
     const Range own = share_of(n_.cuts.count(), n_.parts, index);
     for (std::int64_t i = own.begin; i < own.end; ++i) {
       const RowCut cut = n_.cuts.cut(i);
-      bring_outputs(b, cut, {0, n_.outputs.all_pairs()}, n_.own_outputs(b), output);
+      operands_.bring_outputs(b, cut, {0, n_.outputs.all_pairs()}, n_.own_outputs(b), output);
       for (std::int64_t block = 0; block < n_.inputs.all_blocks(); ++block) {
         add_block(b, cut, block, pairs, n_.own_outputs(b), sums, input);
       }
@@ -141,63 +140,6 @@ class PairWeightProduct : public WatchingEngine {
     }
   }
 
-  // Tensors by rows that are joined.
-  Activation by_joined_rows(const Activation& tensor) const {
-    Activation own = tensor;
-    own.stride_bytes[1] *= n_.joined;
-    return own;
-  }
-  JoinedRows joined_rows(const Activation& tensor) const {
-    return {n_.joined, n_.row_size, tensor.stride_bytes[1]};
-  }
-
-  // Of pairs of blocks, (blocks, rows, steps, outputs), a zero behind an odd number of positions.
-  void bring_outputs(const ConvBuffers& b, const RowCut& cut, const Range& pairs, float* to,
-                     PairMagnitudes& found) const {
-    for (std::int64_t pair = pairs.begin; pair < pairs.end; ++pair) {
-      float* const own = to + n_.outputs.first_block(pair) * n_.block_words();
-      const RowWords rows(pairs_, words_, by_joined_rows(b.output), joined_rows(b.output),
-                          n_.outputs.channels_of_pair(pair), kPair * n_.row.steps, cut.h.size(),
-                          n_.staged(b), {own, kPair, n_.outputs.width, n_.block_words()});
-      for (std::int64_t h = cut.h.begin; h < cut.h.end; ++h) {
-        rows.bring(cut.image, cut.d, h, {0, 1, n_.s.out[2]}, h - cut.h.begin);
-      }
-      rows.finish(found);
-    }
-  }
-
-  // Windows further apart than they are high have rows between them.
-  bool is_in_a_window(std::int64_t row) const {
-    for (std::int64_t tap = 0; tap < n_.s.kernel[1]; ++tap) {
-      if ((row - tap * n_.s.dilation[1]) % n_.s.stride[1] == 0) return true;
-    }
-    return false;
-  }
-
-  // Rows of the input that windows of the cut have, (slices, rows, lines, numbers, inputs).
-  void bring_input(const ConvBuffers& b, const RowCut& cut, const Range& channels,
-                   PairMagnitudes& found) const {
-    const RowWords rows(full_pairs_, full_words_, by_joined_rows(b.input), joined_rows(b.input),
-                        channels, n_.row.numbers, n_.all_rows() * n_.row.lines(), n_.staged(b),
-                        {n_.own_words(b), n_.row.every, channels.size(), full_words_.width});
-    for (std::int64_t i = 0; i < n_.all_rows(); ++i) {
-      const std::int64_t d = n_.cuts.input_slice(cut, i / n_.cuts.source_rows());
-      const std::int64_t h = cut.first_row + i % n_.cuts.source_rows();
-      for (std::int64_t line = 0; line < n_.row.lines(); ++line) {
-        const std::int64_t first =
-            n_.row.remainders[static_cast<std::size_t>(line)] - n_.s.padding[2];
-        if (n_.cuts.is_inside(0, d) && n_.cuts.is_inside(1, h) &&
-            is_in_a_window(i % n_.cuts.source_rows())) {
-          rows.bring(cut.image, d, h, {first, n_.s.stride[2], n_.s.in[2]},
-                     i * n_.row.lines() + line);
-        } else {
-          rows.clear(i * n_.row.lines() + line);
-        }
-      }
-    }
-    rows.finish(found);
-  }
-
   // Rows of outputs whose window has the row of the kernel inside the input; then all.
   void list_runs(const ConvBuffers& b, const RowCut& cut, std::int64_t row_words) const {
     const std::int64_t output_row = n_.row.steps * n_.outputs.width;
@@ -221,7 +163,7 @@ class PairWeightProduct : public WatchingEngine {
   void add_block(const ConvBuffers& b, const RowCut& cut, std::int64_t block, const Range& pairs,
                  const float* outputs, const Sums& sums, PairMagnitudes& input) const {
     const Range own = n_.inputs.own(block);
-    bring_input(b, cut, n_.inputs.all(block), input);
+    operands_.bring_input(b, cut, n_.inputs.all(block), input);
     list_runs(b, cut, n_.row.row_words() * own.size());
     const std::int64_t group = n_.inputs.group_of(block) * n_.outputs.pairs();
     for (std::int64_t pair = group + pairs.begin; pair < group + pairs.end; ++pair) {
@@ -297,8 +239,7 @@ class PairWeightProduct : public WatchingEngine {
 
   const PairWeightLayout n_;
   const PairKernels& pairs_;
-  const PairKernels& full_pairs_;
-  const ConvKernels &full_words_, &words_;
+  const PairWeightOperands operands_;
   const TileCopy<float> copy_;
   const WeightCopy<float> weights_;
 };
