@@ -61,6 +61,12 @@ double with_zeros(const ConvShape& s) {
   return factor;
 }
 
+// Of an input product all columns are computed, also those that few taps reach.
+double columns_of_windows(const ConvShape& s) {
+  if (s.is_turned) return 1;
+  return std::max(1.0, as_double(s.in[2]) / as_double(s.out[2] * s.stride[2]));
+}
+
 }  // namespace
 
 std::int64_t width_of(const ConvTask& task, VectorSize size) {
@@ -95,7 +101,7 @@ double blocks_cycles(const ConvTask& task, VectorSize size) {
     return std::max(1.0, kSumsAtOnce / (std::min(rows, kSumsAtOnce) * std::min(vectors, 2.0)));
   };
   double vectors = 0;
-  if (s.makes_input) vectors += input_vectors * outputs;
+  if (s.makes_input) vectors += input_vectors * outputs * columns_of_windows(s);
   if (s.makes_weight) {
     vectors += std::min(output_vectors * inputs * waiting(inputs, output_vectors),
                         input_vectors * outputs * waiting(outputs, input_vectors));
@@ -163,13 +169,14 @@ double pairs_cycles(const ConvTask& task, VectorSize size) {
     own.shape = with_joined_rows(task.shape);
     return position_pair_cycles(own, size, own.shape.group_inputs(), kPackingCycles);
   }
-  // Runs of small groups are as short as the pairs are few.
-  constexpr double kShortRuns = 1.3;
+  // Runs, of which there is one for each tap, are as short as the pairs are few.
+  constexpr double kOfGroups = 1.3, kOfFew = 1.1;
   ConvTask own = task;
   own.shape = of_pairs(task.shape);
-  const bool is_part =
-      task.shape.groups > 1 && task.shape.group_inputs() < width_of(task, VectorSize::full);
-  return blocks_cycles(own, size) * (is_part ? kShortRuns : 1);
+  const std::int64_t width = width_of(task, VectorSize::full);
+  const bool is_small_group = task.shape.groups > 1 && task.shape.group_inputs() < width;
+  const bool are_few = own.shape.group_outputs() < width && task.shape.taps() > 1;
+  return blocks_cycles(own, size) * (is_small_group ? kOfGroups : are_few ? kOfFew : 1);
 }
 
 double plain_cycles(const ConvTask& task, VectorSize) {
