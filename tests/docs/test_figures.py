@@ -65,6 +65,7 @@ def document(*results: dict[str, Any], environment: Any = EPYC, date: str = "202
     ("cpu", "capabilities", "slug"),
     [
         ("AMD EPYC", "avx2 avx512 avx512_bf16", "amd-epyc-avx512_bf16"),
+        ("AMD EPYC", "avx2 avx512 wide_512 avx512_bf16", "amd-epyc-avx512_bf16-wide_512"),
         ("Intel(R) Xeon(R) Processor", "avx2 avx512 wide_512", "intel-xeon-avx512"),
         ("Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz", "avx2 avx512 avx512_bf16 amx",
          "intel-xeon-platinum-8480-amx"),

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 import backops.torch
 from backops import _native
+from backops._capabilities import BEST_FIRST
 from backops.torch import choice, rules
 from backops.torch.rules import Layer, Rule
 from tests.support.pytorch import watched
@@ -79,6 +80,7 @@ def test_rules_are_for_the_capability_they_were_measured_on(table):
         ("avx2", "avx2"),
         ("avx2 avx512 wide_512", "avx512"),
         ("avx2 avx512 avx512_bf16", "avx512_bf16"),
+        ("avx2 avx512 wide_512 avx512_bf16", "avx512_bf16 wide_512"),
         ("avx2 avx512 avx512_bf16 amx wide_512", "amx"),
         ("neon", "neon"),
         ("", "generic"),
@@ -191,7 +193,7 @@ def test_wrong_calls_are_refused_in_our_words(table):
 
 
 def test_table_names_capabilities_there_are():
-    capabilities = {*rules.CAPABILITIES, "generic"}
+    capabilities = {*BEST_FIRST, "generic"}
     forward = {*product(("conv", "conv_transpose"), capabilities)}
     backward = {*product(("conv_backward", "conv_transpose_backward"), capabilities)}
     assert {*rules.PYTORCH_IS_FASTER} <= forward | backward

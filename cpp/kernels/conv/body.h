@@ -1,10 +1,12 @@
 // The convolution kernels as a table of functions. Included by one file per instruction set.
 #pragma once
 
+#include "kernels/conv/correlate.h"
 #include "kernels/conv/folds.h"
+#include "kernels/conv/gather.h"
+#include "kernels/conv/gather_elements.h"
 #include "kernels/conv/lanes.h"
 #include "kernels/conv/products.h"
-#include "kernels/conv/taps.h"
 
 namespace backops {
 namespace {

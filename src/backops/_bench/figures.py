@@ -24,10 +24,9 @@ from typing import Any
 
 from backops._bench import figures_text, plot
 from backops._bench.problems import FORWARD
+from backops._capabilities import best_of
 from backops._command import CommandError
 
-# From the best on: the first that a CPU has stands for it.
-CAPABILITIES = ("amx", "avx512_bf16", "avx512", "avx2", "neon")
 PAGES = ("README.md", "docs/performance.md")
 FIGURES, PICTURE = "docs/figures", "docs/pictures/bench.svg"
 # Of what benchmarks of layers write, the rest would be a megabyte.
@@ -70,9 +69,8 @@ def columns_of(folder: Path) -> list[Column]:
 def title_of(environment: Mapping[str, str]) -> str:
     """For people: `AMD EPYC, avx512_bf16`."""
     brand = re.sub(r"\((?:R|TM|tm)\)|\bCPU\b|\bProcessor\b|@.*", " ", environment["CPU"])
-    names = environment.get("capabilities", environment["instruction set"]).split()
-    best = next((name for name in CAPABILITIES if name in names), "generic")
-    return f"{' '.join(brand.split())}, {best}"
+    names = environment.get("capabilities", environment["instruction set"])
+    return f"{' '.join(brand.split())}, {best_of(names)}"
 
 
 def slug_of(environment: Mapping[str, str]) -> str:

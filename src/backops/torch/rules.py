@@ -14,6 +14,7 @@ from functools import lru_cache
 import torch
 
 from backops import _native
+from backops._capabilities import best_of
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,6 @@ class Rule:
 
 FLOAT32, BFLOAT16 = (torch.float32,), (torch.bfloat16,)
 BOTH = FLOAT32 + BFLOAT16
-# From the best on. A CPU is held against the rules of the first one it has.
-CAPABILITIES = ("amx", "avx512_bf16", "avx512", "avx2", "neon")
-
 # By operator, and by the capability of the CPU that was measured.
 Table = dict[tuple[str, str], tuple[Rule, ...]]
 # Backward, what is in no rule was faster here, or was not measured. Forward, they are exceptions to
@@ -127,6 +125,50 @@ PYTORCH_IS_FASTER: Table = {
         # Depthwise 3x3, for which PyTorch has a kernel. Channels that fill vectors: 1.05 to 1.7;
         # larger kernels: 5 to 30.
         Rule("0.8 to 1.0", FLOAT32, kernel_elements=(1, 9), depthwise=True, whole_vectors=False,
+             channels_last=True),
+    ),
+    # AMD EPYC (Zen 5), 512-bit units, two cores, 2026-11-19.
+    ("conv_backward", "avx512_bf16 wide_512"): (
+        # First layers, as below; patches.
+        Rule("0.7 to 0.8", FLOAT32, rank=(2, 2), inputs=(1, 3), outputs=(1, 16),
+             kernel_elements=(1, 25), strided=False, depthwise=False, wants_input=False),
+        Rule("0.9 to 1.1", FLOAT32, rank=(2, 2), inputs=(1, 3), kernel_elements=(200, math.inf),
+             strided=True, depthwise=False, wants_input=False),
+        # Many channels to few.
+        Rule("0.8", FLOAT32, inputs=(2000, math.inf), outputs=(1, 30), kernel_elements=(1, 1)),
+        # Channels-last: dense layers of 16 channels, 1x1, depthwise 3x3.
+        Rule("0.7 to 0.9", BOTH, inputs=(16, 16), outputs=(16, 16), groups=(1, 1),
+             channels_last=True),
+        Rule("0.7 to 1.0", BFLOAT16, kernel_elements=(1, 1), channels_last=True),
+        Rule("0.8 to 0.9", BFLOAT16, rank=(2, 2), kernel_elements=(1, 9), strided=False,
+             depthwise=True, channels_last=True),
+        Rule("0.8", FLOAT32, rank=(2, 2), kernel_elements=(1, 9), strided=True,
+             depthwise=True, whole_vectors=False, channels_last=True),
+    ),
+    # Forward, the same.
+    ("conv", "avx512_bf16 wide_512"): (
+        # Channels-last: depthwise, groups of 8, dense layers, few outputs.
+        Rule("0.8 to 1.0", BFLOAT16, rank=(2, 2), kernel_elements=(1, 9), depthwise=True,
+             channels_last=True),
+        Rule("0.7 to 0.9", BOTH, rank=(3, 3), depthwise=True, channels_last=True),
+        Rule("0.7 to 0.8", BFLOAT16, inputs=(8, 8), groups=(2, math.inf), channels_last=True),
+        Rule("0.9 to 1.0", FLOAT32, rank=(2, 2), inputs=(16, math.inf), outputs=(16, math.inf),
+             groups=(1, 1), kernel_elements=(2, math.inf), channels_last=True),
+        Rule("0.8 to 1.0", BFLOAT16, rank=(2, 2), inputs=(16, math.inf), outputs=(16, math.inf),
+             groups=(1, 1), channels_last=True),
+        Rule("0.7 to 0.8", BOTH, inputs=(16, math.inf), outputs=(1, 2), groups=(1, 1),
+             channels_last=True),
+        # Small images of few channels, and volumes of few.
+        Rule("0.9", FLOAT32, rank=(2, 2), inputs=(1, 6), outputs=(1, 16), kernel_elements=(25, 25),
+             depthwise=False),
+        Rule("0.9 to 1.0", FLOAT32, rank=(3, 3), inputs=(1, 8), outputs=(8, 8), groups=(1, 1)),
+        Rule("0.8 to 1.1", BFLOAT16, rank=(3, 3), inputs=(8, 8), groups=(1, 1)),
+        # Many channels to few.
+        Rule("0.8", FLOAT32, inputs=(2000, math.inf), outputs=(1, 30), kernel_elements=(1, 1)),
+    ),
+    # Transposed, the same.
+    ("conv_transpose", "avx512_bf16 wide_512"): (
+        Rule("0.8 to 0.9", BOTH, kernel_elements=(1, 4), strided=True, depthwise=False,
              channels_last=True),
     ),
     # AMD EPYC (Zen 4), 256-bit units, two cores, 2026-11-18.
@@ -190,6 +232,10 @@ PYTORCH_IS_FASTER: Table = {
 }  # fmt: skip
 # Forward, what is in no rule was faster there, or was not measured. For float16 see `are_for_us`.
 BACKOPS_IS_FASTER: Table = {
+    # AMD EPYC (Zen 5), 512-bit units, two cores, 2026-11-19: 525 layers, 0.7 to 50, mean 1.8; 129
+    # transposed ones, 0.8 to 60, mean 1.9.
+    ("conv", "avx512_bf16 wide_512"): (Rule("0.7 to 50", BOTH),),
+    ("conv_transpose", "avx512_bf16 wide_512"): (Rule("0.8 to 60", BOTH),),
     # AMD EPYC (Zen 4), 256-bit units, two cores, 2026-11-18: 531 layers, 0.6 to 28, mean 1.5.
     ("conv", "avx512_bf16"): (Rule("0.6 to 28", BOTH),),
     # The same day: 68 layers of U-Nets, generators and vocoders, 0.9 to 48, mean 1.8.
@@ -204,9 +250,8 @@ BACKOPS_IS_FASTER: Table = {
 
 @lru_cache(maxsize=1)
 def capability() -> str:
-    """The best that this CPU has, of those that the table may name."""
-    names = _native.capabilities().split()
-    return next((name for name in CAPABILITIES if name in names), "generic")
+    """Whose rules this CPU is held against."""
+    return best_of(_native.capabilities())
 
 
 @lru_cache(maxsize=1)

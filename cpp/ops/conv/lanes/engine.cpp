@@ -18,6 +18,7 @@
 #include "ops/conv/lanes/in_place_weights.h"
 #include "ops/conv/lanes/input.h"
 #include "ops/conv/lanes/order.h"
+#include "ops/conv/lanes/packed.h"
 #include "ops/conv/lanes/weights.h"
 #include "ops/conv/parts.h"
 #include "ops/conv/tiles.h"
@@ -43,6 +44,7 @@ class LanesEngine : public ConvEngine {
         kernels_(kernels),
         copy_(kernels, task.rounding, convert_kernels(kernels.isa)),
         order_(task.shape, copy_),
+        packed_(s_, order_, copy_),
         width_(kernels.width),
         inputs_(s_.group_inputs()),
         outputs_(s_.group_outputs()),
@@ -58,7 +60,7 @@ class LanesEngine : public ConvEngine {
             ceil_divide(kMostParts, blocks_))) {
     if (!tiles_.fit()) return;
     parts_ = parts_for();
-    const auto block_bytes = packed_vectors() * width_ * static_cast<std::int64_t>(sizeof(Sum));
+    const auto block_bytes = packed_.pitch() * static_cast<std::int64_t>(sizeof(Sum));
     const std::int64_t at_hand = std::max<std::int64_t>(
         1, task.cpu.level1_bytes / 2 / std::max<std::int64_t>(block_bytes, 1));
     blocks_of_task_ = std::clamp<std::int64_t>(parts_ * blocks_ / (4 * task.cuts.threads), 1,
@@ -76,8 +78,8 @@ class LanesEngine : public ConvEngine {
   }
 
   std::size_t engine_bytes() const override {
-    const std::int64_t vectors = packed_vectors() * blocks_ + sum_vectors() * blocks_ * parts_;
-    return static_cast<std::size_t>(vectors * width_) * sizeof(Sum);
+    const std::int64_t sums = packed_.pitch() + sum_vectors() * width_ * parts_;
+    return static_cast<std::size_t>(sums * blocks_) * sizeof(Sum);
   }
   std::size_t worker_bytes() const override {
     const std::size_t tile = list_at() + list_bytes();
@@ -96,7 +98,7 @@ class LanesEngine : public ConvEngine {
 
   void work(int phase, std::int64_t task, const ConvBuffers& b) const noexcept override {
     if (phase == 0) {
-      pack_weights(b, task);
+      packed_.pack(b, task, groups_of(task));
     } else if (phase == 1) {
       const std::int64_t first = task % block_tasks() * blocks_of_task_;
       work_part(b, task / block_tasks(), {first, std::min(first + blocks_of_task_, blocks_)});
@@ -128,11 +130,6 @@ class LanesEngine : public ConvEngine {
 
   bool makes_sums() const { return s_.makes_weight || s_.makes_bias; }
   std::int64_t block_tasks() const { return ceil_divide(blocks_, blocks_of_task_); }
-  // One more tells whether all weights are finite; then the bias of each input.
-  std::int64_t bias_vectors() const { return s_.adds_bias ? inputs_ : 0; }
-  std::int64_t packed_vectors() const {
-    return s_.makes_input ? order_.vectors() + 1 + bias_vectors() : 0;
-  }
   std::int64_t weight_vectors() const { return s_.makes_weight ? order_.vectors() : 0; }
   std::int64_t sum_vectors() const { return weight_vectors() + (s_.makes_bias ? outputs_ : 0); }
 
@@ -141,11 +138,9 @@ class LanesEngine : public ConvEngine {
   }
   Range groups_of(std::int64_t block) const { return groups_of(Range{block, block + 1}); }
 
-  Sum* packed_weights(const ConvBuffers& b, std::int64_t block) const {
-    return reinterpret_cast<Sum*>(b.memory) + packed_vectors() * block * width_;
-  }
   Sum* sums(const ConvBuffers& b, std::int64_t part, std::int64_t block) const {
-    return packed_weights(b, blocks_) + (part * blocks_ + block) * sum_vectors() * width_;
+    return reinterpret_cast<Sum*>(b.memory) + packed_.pitch() * blocks_ +
+           (part * blocks_ + block) * sum_vectors() * width_;
   }
 
   // A block's scratch memory: outputs, inputs, rows of results.
@@ -172,37 +167,6 @@ class LanesEngine : public ConvEngine {
     return static_cast<std::size_t>(block_pitch_ * blocks_at_once_) * sizeof(Sum);
   }
   std::size_t list_bytes() const { return input_product_ ? input_product_->list_bytes() : 0; }
-
-  // Behind the weights: whether they are finite, and the biases.
-  void pack_weights(const ConvBuffers& b, std::int64_t block) const {
-    const Range groups = groups_of(block);
-    const std::int64_t weights = order_.vectors() * width_;
-    Sum* const packed = packed_weights(b, block);
-    order_.pack(b.weight, groups, packed);
-    copy_.round(packed, weights);
-    packed[weights] = all_finite(packed, weights) ? Sum{1} : Sum{0};
-    for (std::int64_t i = 0; i < bias_vectors(); ++i) {
-      const Bias own{b.bias.data + (groups.begin * inputs_ + i) * b.bias.stride_bytes,
-                     inputs_ * b.bias.stride_bytes};
-      Sum* const to = packed + weights + (1 + i) * width_;
-      std::fill_n(to, width_, Sum{0});
-      copy_.bring_bias(own, {0, groups.size()}, to);
-    }
-  }
-  const Sum* finite_flag(const ConvBuffers& b, std::int64_t block) const {
-    return packed_weights(b, block) + order_.vectors() * width_;
-  }
-  bool are_weights_finite(const ConvBuffers& b, const Range& blocks) const {
-    for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
-      if (*finite_flag(b, block) == 0) return false;
-    }
-    return true;
-  }
-  // Of each input of every group; null where there is none.
-  const Sum* bias(const ConvBuffers& b, std::int64_t block) const {
-    if (!s_.adds_bias) return nullptr;
-    return packed_weights(b, block) + (order_.vectors() + 1) * width_;
-  }
 
   void work_part(const ConvBuffers& b, std::int64_t part, const Range& blocks) const {
     for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
@@ -260,10 +224,10 @@ class LanesEngine : public ConvEngine {
     const typename InPlaceInput<Sum>::Work input{b,
                                                  blocks.begin,
                                                  blocks.size(),
-                                                 packed_weights(b, blocks.begin),
-                                                 packed_vectors() * width_,
-                                                 bias(b, blocks.begin),
-                                                 writes_input && are_weights_finite(b, blocks)};
+                                                 packed_.weights(b, blocks.begin),
+                                                 packed_.pitch(),
+                                                 packed_.bias(b, blocks.begin),
+                                                 writes_input && packed_.are_finite(b, blocks)};
     const Range rows = share_of(s_.batch * height_.out, parts_, part);
     for (std::int64_t first = rows.begin, next; first < rows.end; first = next) {
       const std::int64_t image = first / height_.out, begin = first % height_.out;
@@ -299,11 +263,11 @@ class LanesEngine : public ConvEngine {
   }
 
   void write_input(const ConvBuffers& b, const Range& blocks, const Tile& tile) const {
-    input_product_->write({b, blocks, groups_of(blocks), scratch(b), block_pitch_, results_at_,
-                           packed_weights(b, blocks.begin), packed_vectors() * width_,
-                           bias(b, blocks.begin), finite_flag(b, blocks.begin),
-                           b.scratch + list_at()},
-                          tile);
+    input_product_->write(
+        {b, blocks, groups_of(blocks), scratch(b), block_pitch_, results_at_,
+         packed_.weights(b, blocks.begin), packed_.pitch(), packed_.bias(b, blocks.begin),
+         packed_.finite(b, blocks.begin), b.scratch + list_at()},
+        tile);
   }
 
   void write_sums(const ConvBuffers& b, std::int64_t block) const {
@@ -322,6 +286,7 @@ class LanesEngine : public ConvEngine {
   const ConvKernels& kernels_;
   const TileCopy<Sum> copy_;
   const LaneOrder<Sum> order_;
+  const PackedLanes<Sum> packed_;
   const std::int64_t width_;
   const std::int64_t inputs_, outputs_;  // channels of a lane
   const OutputPlanes planes_;
