@@ -90,8 +90,11 @@ struct WholeSource {
 
   BACKOPS_INLINE static std::int64_t column_of(const Tap&, int) { return 0; }
   BACKOPS_INLINE static std::int64_t column_before(std::int64_t column) { return column; }
-  BACKOPS_INLINE static bool has(std::int64_t) { return true; }
-  template <class E>
+  template <int kTaps>
+  BACKOPS_INLINE static bool has(std::int64_t) {
+    return true;
+  }
+  template <int kTaps, class E>
   BACKOPS_INLINE V load(const E* from, std::int64_t) const {
     return backops::load<V>(kind, from, lanes);
   }
@@ -126,17 +129,18 @@ struct SpreadSource : Source {
   typename V::Pattern pattern;
   BACKOPS_INLINE SpreadSource(const Source& source, const std::int32_t* lanes)
       : Source(source), pattern(V::load_pattern(lanes)) {}
-  template <class E>
+  template <int kTaps, class E>
   BACKOPS_INLINE V load(const E* from, std::int64_t column) const {
-    return Source::load(from, column).permuted(pattern);
+    return Source::template load<kTaps>(from, column).permuted(pattern);
   }
 };
 
 template <class V, int kLast, class Source, class E, int kTaps, int kCount>
 BACKOPS_INLINE void add_values(const Source& source, const E* from, std::int64_t column,
                                const V (&weights)[kTaps], V (&sums)[kCount]) {
-  if (source.has(column)) {
-    add_value<V, kLast, 0>(in_register(source.load(from, column)), weights, sums);
+  if (source.template has<kTaps>(column)) {
+    const V value = in_register(source.template load<kTaps>(from, column));
+    add_value<V, kLast, 0>(value, weights, sums);
   }
   if constexpr (kLast > 1 - kTaps) {
     add_values<V, kLast - 1>(source, before(from, source.step), source.column_before(column),

@@ -13,11 +13,13 @@ namespace backops {
 namespace {
 
 // Where some columns are not there. Finite weights may meet zeros in their place, which are chosen
-// without a jump; others leave them out.
-template <class V, class Kind, bool kReadsZeros>
+// without a jump where few taps would multiply them; others leave them out.
+template <class V, class Kind, bool kMayReadZeros>
 struct BorderSource {
   using Tap = ElementTap;
-  static constexpr int kMostTaps = kReadsZeros ? neighbours_for<V, ElementTap, Kind>() : 1;
+  static constexpr int kMostTaps = kMayReadZeros ? neighbours_for<V, ElementTap, Kind>() : 1;
+  template <int kTaps>
+  static constexpr bool kReadsZeros = kMayReadZeros && kTaps <= 3;
   std::int64_t step, weight_pitch, column_step, columns;
   Kind kind;
   int lanes;
@@ -32,10 +34,13 @@ struct BorderSource {
   BACKOPS_INLINE bool is_there(std::int64_t column) const {
     return static_cast<std::uint64_t>(column) < static_cast<std::uint64_t>(columns);
   }
-  BACKOPS_INLINE bool has(std::int64_t column) const { return kReadsZeros || is_there(column); }
-  template <class E>
+  template <int kTaps>
+  BACKOPS_INLINE bool has(std::int64_t column) const {
+    return kReadsZeros<kTaps> || is_there(column);
+  }
+  template <int kTaps, class E>
   BACKOPS_INLINE V load(const E* from, std::int64_t column) const {
-    return backops::load<V>(kind, kReadsZeros ? or_zeros(from, column) : from, lanes);
+    return backops::load<V>(kind, kReadsZeros<kTaps> ? or_zeros(from, column) : from, lanes);
   }
   template <class E>
   BACKOPS_INLINE const E* or_zeros(const E* from, std::int64_t column) const {
