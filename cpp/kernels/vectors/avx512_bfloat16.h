@@ -44,15 +44,9 @@ struct Avx512BFloat16Vector {
     return {_mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b)};
   }
 
-  // See Avx512Vector::as_bfloat16.
-  static __m512i rounded(__m512 sums) {
-    const __m512i bits = _mm512_castps_si512(sums);
-    const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
-    const __m512i biased = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
-    return _mm512_mask_add_epi32(biased, is_odd, biased, _mm512_set1_epi32(1));
-  }
   __m512i as_bfloat16() const {
-    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(rounded(even), 16), rounded(odd));
+    const __m512i low = _mm512_srli_epi32(Avx512Vector::rounded_to_bfloat16(even), 16);
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, low, Avx512Vector::rounded_to_bfloat16(odd));
   }
   void store(BFloat16* to) const { _mm512_storeu_si512(to, as_bfloat16()); }
   void store_some(BFloat16* to, int count) const {

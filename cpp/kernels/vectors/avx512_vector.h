@@ -62,15 +62,19 @@ struct Avx512Vector {
     return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
 
-  // Not vcvtneps2bf16, which turns subnormals into zero. NaNs need no care: what is added to the
-  // low half carries into the high one only if the low one is not zero, but sums of widened
-  // elements have no other NaNs than theirs and the CPU's own, and multiplying made them quiet.
-  __m256i as_bfloat16() const {
-    const __m512i bits = _mm512_castps_si512(value);
+  // The high half of each lane is its bfloat16. Not vcvtneps2bf16, which turns subnormals into
+  // zero. NaNs need no care: what is added to the low half carries into the high one only if the
+  // low one is not zero, but sums of widened elements have no other NaNs than theirs and the CPU's
+  // own, and multiplying made them quiet.
+  static __m512i rounded_to_bfloat16(__m512 sums) {
+    const __m512i bits = _mm512_castps_si512(sums);
     const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
     const __m512i biased = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
-    const __m512i rounded = _mm512_mask_add_epi32(biased, is_odd, biased, _mm512_set1_epi32(1));
-    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd_words(), rounded));
+    return _mm512_mask_add_epi32(biased, is_odd, biased, _mm512_set1_epi32(1));
+  }
+  __m256i as_bfloat16() const {
+    return _mm512_castsi512_si256(
+        _mm512_permutexvar_epi16(odd_words(), rounded_to_bfloat16(value)));
   }
 
   // The high half of each lane, in order.
