@@ -88,3 +88,15 @@ def test_unknown_capability_is_refused(name):
         backops._native.explain_conv(
             (1, 1, 8), (1, 1, 3), 1, 0, 1, 1, "float32", name, 32768, 1 << 20
         )
+
+
+@pytest.mark.parametrize(("images", "together"), [(47, False), (48, True)])
+def test_many_images_of_one_position_are_worked_on_like_columns(images, together):
+    def explained(input_shape):
+        cpu = "avx2 avx512 avx512_bf16", 32768, 1 << 20
+        return backops._native.explain_conv(
+            input_shape, (128, 256, 1, 1), 1, 0, 1, 1, "bfloat16", *cpu
+        )
+
+    one_by_one, columns = (images, 256, 1, 1), (1, 256, 1, images)
+    assert (explained(one_by_one) == explained(columns)) is together
